@@ -1,0 +1,211 @@
+// Package config owns the device's configuration: the keys that exist, their defaults, their units and the rules
+// between them. It reads TOML strictly and promises that a bad configuration is refused as a whole, with every problem
+// named at once by file, line and key, and that no secret is ever part of a configuration or of an error.
+//
+// Read Config for the keys, [Load] for how files are found and merged, and example.toml for what an operator sees.
+// A key exists here only when the program obeys it.
+package config
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+)
+
+// Version is the one configuration format this program reads (key version).
+const Version = 1
+
+// DefaultPath is the main file of an installed gateway.
+const DefaultPath = "/etc/fieldgw/fieldgw.toml"
+
+// Config is one complete, validated configuration. It is read-only after [Load]: a reload makes a new one.
+type Config struct {
+	Version  int               `toml:"version"`   // always Version
+	StateDir string            `toml:"state_dir"` // absolute, clean path of the state directory
+	Device   Device            `toml:"device"`
+	Watch    map[string]*Watch `toml:"watch"` // by name; empty when no directory is watched
+	Storage  Storage           `toml:"storage"`
+	Uplink   Uplink            `toml:"uplink"`
+	Control  Control           `toml:"control"`
+	Log      Log               `toml:"log"`
+}
+
+// Device is the table [device].
+type Device struct {
+	ID string `toml:"id"` // empty: only the credential names the device
+}
+
+// Watch is one table [watch.NAME]: a directory whose completed files are adopted.
+type Watch struct {
+	Name      string     `toml:"-"`         // NAME of the table
+	Path      string     `toml:"path"`      // absolute, clean path; it need not exist (a card may come later)
+	Recursive bool       `toml:"recursive"` // descend into subdirectories
+	Parent    ParentRule `toml:"parent"`
+	Include   []string   `toml:"include"` // path.Match patterns on the base name; empty: every file
+	Exclude   []string   `toml:"exclude"` // path.Match patterns on the base name; stronger than Include
+	Settle    Duration   `toml:"settle"`  // how long a file must be unchanged before it counts as complete
+	Adopt     Adopt      `toml:"adopt"`
+}
+
+// Storage is the table [storage].
+type Storage struct {
+	WarnFree     Size     `toml:"warn_free"`     // below this much free space the operator is warned
+	Reserve      Size     `toml:"reserve"`       // below this much free space adoption stops; at most WarnFree
+	StagingGrace Duration `toml:"staging_grace"` // age at which unnamed staging counts as abandoned
+}
+
+// Uplink is the table [uplink].
+type Uplink struct {
+	Driver        Driver    `toml:"driver"`
+	Endpoint      string    `toml:"endpoint"`       // https URL, or http to loopback; empty: not configured
+	Credential    string    `toml:"credential"`     // path of the token file; empty: none named, and systemd gave none
+	CAFile        string    `toml:"ca_file"`        // path of PEM roots; empty: the system's
+	ChunkSize     ChunkSize `toml:"chunk_size"`     // most that is sent beyond the last confirmed offset
+	Workers       int       `toml:"workers"`        // transfers at one time
+	IdleTimeout   Duration  `toml:"idle_timeout"`   // longest time without a byte moving
+	AnswerTimeout Duration  `toml:"answer_timeout"` // longest wait for the answer after the last byte
+	Retry         Retry     `toml:"retry"`
+}
+
+// Configured reports whether there is a server to send to. A gateway without one captures and keeps.
+func (u Uplink) Configured() bool { return u.Endpoint != "" }
+
+// Retry is the table [uplink.retry]: the range from which the wait before each further attempt is drawn.
+// Both ends of the ranges never decrease from First to Cap.
+type Retry struct {
+	First  DurationRange `toml:"first"`
+	Second DurationRange `toml:"second"`
+	Third  DurationRange `toml:"third"`
+	Cap    DurationRange `toml:"cap"` // every attempt after the third
+}
+
+// Control is the table [control]: the local socket that fieldgwctl talks to.
+type Control struct {
+	Socket string `toml:"socket"` // absolute, clean path that fits into sockaddr_un (unix(7))
+	Group  string `toml:"group"`  // group that may connect; empty: the socket keeps the daemon's own group
+}
+
+// Log is the table [log].
+type Log struct {
+	Level  LogLevel  `toml:"level"`
+	Format LogFormat `toml:"format"`
+}
+
+// Watches returns the watches in the order of their names.
+func (c *Config) Watches() []*Watch {
+	out := make([]*Watch, 0, len(c.Watch))
+	for _, w := range c.Watch {
+		out = append(out, w)
+	}
+	slices.SortFunc(out, func(a, b *Watch) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// ParentRule says how a file finds the record it belongs to.
+type ParentRule string
+
+// The parent rules.
+const (
+	ParentDirectory ParentRule = "directory" // the directory that holds the file names the record
+	ParentNone      ParentRule = "none"      // files belong to no record
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *ParentRule) UnmarshalText(text []byte) error {
+	return setWord(p, text, ParentDirectory, ParentNone)
+}
+
+// Adopt says what becomes of the source file.
+type Adopt string
+
+// The ways of adoption.
+const (
+	AdoptMove Adopt = "move" // the source leaves the capture directory
+	AdoptCopy Adopt = "copy" // the source stays
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (a *Adopt) UnmarshalText(text []byte) error { return setWord(a, text, AdoptMove, AdoptCopy) }
+
+// Driver names the protocol spoken to the server.
+type Driver string
+
+// DriverFieldgw speaks to fieldgw-server.
+const DriverFieldgw Driver = "fieldgw"
+
+// laterDrivers are named in the design and the documentation, so an operator may try them: say what is the matter.
+var laterDrivers = []string{"rufh", "tus", "s3", "http"}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Driver) UnmarshalText(text []byte) error {
+	if slices.Contains(laterDrivers, string(text)) {
+		return &valueError{
+			msg:  "driver " + quote(string(text)) + " is not available in this version",
+			hint: `the only driver is "fieldgw"`,
+		}
+	}
+	return setWord(d, text, DriverFieldgw)
+}
+
+// LogLevel is the least severity that is logged.
+type LogLevel string
+
+// The log levels.
+const (
+	LogDebug LogLevel = "debug"
+	LogInfo  LogLevel = "info"
+	LogWarn  LogLevel = "warn"
+	LogError LogLevel = "error"
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (l *LogLevel) UnmarshalText(text []byte) error {
+	return setWord(l, text, LogDebug, LogInfo, LogWarn, LogError)
+}
+
+// Slog returns the level in log/slog's terms.
+func (l LogLevel) Slog() slog.Level {
+	switch l {
+	case LogDebug:
+		return slog.LevelDebug
+	case LogWarn:
+		return slog.LevelWarn
+	case LogError:
+		return slog.LevelError
+	default:
+		return slog.LevelInfo
+	}
+}
+
+// LogFormat says where and how log records are written; the words are those of package logging.
+type LogFormat string
+
+// The log formats.
+const (
+	FormatAuto    LogFormat = "auto"    // journal under systemd, else text
+	FormatText    LogFormat = "text"    // key=value lines on standard error
+	FormatJSON    LogFormat = "json"    // one JSON object per line on standard error
+	FormatJournal LogFormat = "journal" // structured records to systemd-journald
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (f *LogFormat) UnmarshalText(text []byte) error {
+	return setWord(f, text, FormatAuto, FormatText, FormatJSON, FormatJournal)
+}
+
+// setWord stores text in dst when it is one of the allowed words.
+func setWord[T ~string](dst *T, text []byte, allowed ...T) error {
+	words := make([]string, len(allowed))
+	for i, w := range allowed {
+		words[i] = string(w)
+	}
+	got := string(text)
+	if !slices.Contains(words, got) {
+		return &valueError{
+			msg:  "want " + orList(words) + ", got " + quote(got),
+			hint: didYouMean(got, words),
+		}
+	}
+	*dst = T(got)
+	return nil
+}
