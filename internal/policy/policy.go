@@ -1,0 +1,109 @@
+// Package policy decides whether fieldgw may capture or send now. It is pure: readings, rules and the time go in, a
+// verdict comes out. The daemon copies sensor readings into Inputs; policy knows no sensor.
+//
+// Unknown is a value: a reading that is not known is treated as the rule says, never as zero.
+package policy
+
+import (
+	"fmt"
+
+	"github.com/fieldgw/fieldgw/internal/attachment"
+)
+
+// Disk is what is known of the volume that holds the spool.
+type Disk struct {
+	Known bool
+	// FreeBytes is what a process without privileges can still write.
+	FreeBytes uint64
+	// InodesFree counts only when InodesTotal is not 0: some filesystems have no fixed number.
+	InodesFree, InodesTotal uint64
+}
+
+// Storage are the rules about space, in bytes.
+type Storage struct {
+	// WarnFree: below it people are told. Reserve: below it nothing new is captured.
+	WarnFree, Reserve uint64
+}
+
+// Resume factor: capture goes on when free space exceeds the reserve by an eighth, so that it does not flap.
+const resumeDivisor = 8
+
+// minInodes is the number of free inodes below which nothing new is captured: an adoption makes two files.
+const minInodes = 64
+
+// Hold is a reason that stops capturing or sending now.
+type Hold struct {
+	Code attachment.Code
+	// Rule names the configuration key or decision that the hold comes from.
+	Rule   string
+	Detail string
+	// Ends says what lifts it.
+	Ends string
+}
+
+// StorageState is how much room there is.
+type StorageState string
+
+// The states of storage.
+const (
+	StorageOK      StorageState = "ok"
+	StorageWarn    StorageState = "warn"
+	StorageReserve StorageState = "reserve"
+	StorageUnknown StorageState = "unknown"
+)
+
+// Capture decides whether an adoption that needs the given number of bytes may begin. blocked is the verdict before, for
+// hysteresis. An unknown reading holds: taking custody without knowing that there is room risks the queue itself.
+func Capture(d Disk, rules Storage, need uint64, blocked bool) (*Hold, StorageState) {
+	if !d.Known {
+		return &Hold{
+			Code: attachment.HoldStorageUnknown, Rule: "storage.reserve", Detail: "free space is not known",
+			Ends: "a reading of the volume",
+		}, StorageUnknown
+	}
+	floor := rules.Reserve
+	if blocked {
+		floor += rules.Reserve / resumeDivisor
+	}
+	hold := func(detail string) *Hold {
+		return &Hold{Code: attachment.HoldStorageReserve, Rule: "storage.reserve", Detail: detail, Ends: "free space above the reserve"}
+	}
+	switch {
+	case d.FreeBytes < floor:
+		return hold(fmt.Sprintf("%d bytes free, %d are kept in reserve", d.FreeBytes, rules.Reserve)), StorageReserve
+	case d.InodesTotal > 0 && d.InodesFree < minInodes:
+		return hold(fmt.Sprintf("%d inodes free", d.InodesFree)), StorageReserve
+	case d.FreeBytes-floor < need:
+		return hold(fmt.Sprintf("%d bytes needed, %d free above the reserve", need, d.FreeBytes-floor)), state(d, rules)
+	}
+	return nil, state(d, rules)
+}
+
+func state(d Disk, rules Storage) StorageState {
+	if d.FreeBytes < rules.WarnFree {
+		return StorageWarn
+	}
+	return StorageOK
+}
+
+// Sending is what is known when a chunk is about to be sent.
+type Sending struct {
+	// Configured: an endpoint and a credential are there.
+	Configured bool
+	// ChannelPaused and ItemPaused are people's decisions.
+	ChannelPaused, ItemPaused bool
+}
+
+// Send returns the first hold that forbids sending, in the order of precedence: configuration, then the channel's
+// decisions, then the item's. nil allows.
+func Send(s Sending) *Hold {
+	switch {
+	case !s.Configured:
+		return &Hold{Code: attachment.HoldNotConfigured, Rule: "uplink.endpoint", Ends: "a configuration with endpoint and credential"}
+	case s.ChannelPaused:
+		return &Hold{Code: attachment.HoldChannelPaused, Rule: "decision", Ends: "fieldgwctl resume"}
+	case s.ItemPaused:
+		return &Hold{Code: attachment.HoldPaused, Rule: "decision", Ends: "fieldgwctl resume ID"}
+	}
+	return nil
+}
