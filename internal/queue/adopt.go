@@ -1,0 +1,150 @@
+package queue
+
+import (
+	"context"
+
+	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/store"
+)
+
+// Adoption is a secured payload about to be committed.
+type Adoption struct {
+	Manifest attachment.Manifest
+	Segments []attachment.Digest
+	// Problem, when set, sends the attachment to attention at once: it is evidence, and a person must look at it.
+	Problem *attachment.Problem
+	// By names the person or program that handed the file over; empty for the daemon's own watch.
+	By string
+}
+
+// Adopt commits secured payloads: manifest, journal, ledger, and the end of their intakes, all in one transaction. It is
+// the commit point of custody. Adopting an ID that is committed already is fine and changes nothing, so that a caller who
+// does not know the outcome can repeat it.
+func (q *Queue) Adopt(ctx context.Context, adoptions ...Adoption) error {
+	return q.store.Update(ctx, func(tx *store.Tx) error { return q.adoptAll(tx, adoptions) })
+}
+
+// Submit is Adopt for the files of one submission: the same transaction remembers which attachments it became.
+func (q *Queue) Submit(ctx context.Context, submission string, adoptions []Adoption) error {
+	ids := make([]attachment.ID, len(adoptions))
+	for i, a := range adoptions {
+		ids[i] = a.Manifest.ID
+	}
+	return q.store.Update(ctx, func(tx *store.Tx) error {
+		if err := q.adoptAll(tx, adoptions); err != nil {
+			return err
+		}
+		return store.PutJSON(tx.Bucket(bSubmissions), []byte(submission), ids)
+	})
+}
+
+// Submission returns the attachments that a submission became; found is false when it was never committed.
+func (q *Queue) Submission(submission string) (ids []attachment.ID, found bool, err error) {
+	err = q.store.View(func(tx *store.Tx) (err error) {
+		ids, found, err = store.GetJSON[[]attachment.ID](tx.Bucket(bSubmissions), []byte(submission))
+		return err
+	})
+	return ids, found, err
+}
+
+func (q *Queue) adoptAll(tx *store.Tx, adoptions []Adoption) error {
+	for i := range adoptions {
+		if err := q.adopt(tx, &adoptions[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (q *Queue) adopt(tx *store.Tx, a *Adoption) error {
+	id := a.Manifest.ID
+	if err := tx.Bucket(bIntakes).Delete(idKey(id)); err != nil {
+		return err
+	}
+	if tx.Bucket(bManifests).Has(idKey(id)) {
+		return nil
+	}
+	if err := putSegments(tx, id, a.Segments); err != nil {
+		return err
+	}
+	m, err := q.create(tx, &a.Manifest, Change{Event: attachment.EventAdopted, Detail: string(a.Manifest.Custody), By: a.By})
+	if err != nil {
+		return err
+	}
+	if err := putLedger(tx, m); err != nil {
+		return err
+	}
+	if a.Problem != nil {
+		_, err := q.apply(tx, id, Change{Event: attachment.EventAttention, Reason: a.Problem.Code, Detail: a.Problem.Detail})
+		return err
+	}
+	// Nothing else is awaited yet: sidecars and derivatives come with their subsystems.
+	_, err = q.apply(tx, id, Change{
+		Event: attachment.EventPrepared, Edit: func(m *attachment.Manifest) { m.Prepared = true },
+	})
+	return err
+}
+
+// ledgerKey identifies a source that may stay in place: watch, relative path, size and modification time. Device and
+// inode change when a card is mounted again and are left out.
+func ledgerKey(watch, relPath string, id attachment.SourceIdentity) []byte {
+	key := append(groupPrefix(watch), groupPrefix(relPath)...)
+	key = append(key, seqKey(uint64(id.Size))...)
+	return append(key, seqKey(uint64(id.MTimeNS))...)
+}
+
+// putLedger remembers a source that stays in place. One that was moved into the spool is gone: a file that appears there
+// later is another capture, even of the same size and time.
+func putLedger(tx *store.Tx, m *attachment.Manifest) error {
+	if m.Source.Watch == "" || m.Custody == attachment.CustodyMove {
+		return nil
+	}
+	key := ledgerKey(m.Source.Watch, m.Source.RelPath.Exact(), m.Source.Identity)
+	return tx.Bucket(bLedger).Put(key, idKey(m.ID))
+}
+
+func dropLedger(tx *store.Tx, m *attachment.Manifest) error {
+	key := ledgerKey(m.Source.Watch, m.Source.RelPath.Exact(), m.Source.Identity)
+	if id, err := tx.Bucket(bLedger).Get(key); err == nil && attachment.ID(id) != m.ID {
+		return nil
+	}
+	return tx.Bucket(bLedger).Delete(key)
+}
+
+// Known returns the attachment that a source became when it was seen before with the same path, size and modification
+// time, so that a source that stays in place is not taken twice.
+func (q *Queue) Known(watch, relPath string, identity attachment.SourceIdentity) (id attachment.ID, found bool, err error) {
+	err = q.store.View(func(tx *store.Tx) error {
+		value, err := tx.Bucket(bLedger).Get(ledgerKey(watch, relPath, identity))
+		if isBadValue(err) {
+			return nil // taken again: twice is better than never
+		}
+		id, found = attachment.ID(value), value != nil
+		return err
+	})
+	return id, found, err
+}
+
+// Unreleased returns the attachments whose source is still to be removed, at most limit of them, starting after an ID.
+func (q *Queue) Unreleased(after attachment.ID, limit int) (pending []*attachment.Manifest, err error) {
+	err = q.store.View(func(tx *store.Tx) error {
+		pending = nil
+		return tx.Bucket(bReleases).Scan(nil, idKey(after), func(key, _ []byte, _ error) error {
+			if attachment.ID(key) == after {
+				return nil
+			}
+			m, err := load(tx, attachment.ID(key))
+			if isBadValue(err) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if pending = append(pending, m); len(pending) == limit {
+				return store.ErrStop
+			}
+			return nil
+		})
+	})
+	return pending, err
+}

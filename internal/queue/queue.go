@@ -1,0 +1,111 @@
+package queue
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/store"
+)
+
+// Options are what a Queue needs besides its store.
+type Options struct {
+	// Now gives recorded times; nil means time.Now.
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+// Queue is the attachments of one account. All methods may be called concurrently; a method that changes something is
+// durable when it returns nil.
+type Queue struct {
+	store *store.Store
+	now   func() time.Time
+	log   *slog.Logger
+
+	// mu guards live and listeners. Nothing that blocks is called while it is held.
+	mu        sync.Mutex
+	live      map[attachment.ID]*Claim
+	listeners map[int]func(Transition)
+	nextID    int
+}
+
+// New returns the queue in an opened store of Schema. Call Recover before anything is claimed.
+func New(st *store.Store, opts Options) *Queue {
+	q := &Queue{store: st, now: opts.Now, log: opts.Logger, live: map[attachment.ID]*Claim{}, listeners: map[int]func(Transition){}}
+	if q.now == nil {
+		q.now = time.Now
+	}
+	if q.log == nil {
+		q.log = slog.New(slog.DiscardHandler)
+	}
+	return q
+}
+
+// clock returns the time to record: UTC, without a monotonic part.
+func (q *Queue) clock() time.Time { return q.now().UTC().Round(0) }
+
+// Transition is one journal row as it is published after its commit.
+type Transition struct {
+	Row
+	Condition attachment.Condition
+}
+
+// Subscribe calls fn for every committed transition, in order, until the returned function is called. fn must not block
+// and must not call the queue.
+func (q *Queue) Subscribe(fn func(Transition)) (cancel func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.nextID++
+	key := q.nextID
+	q.listeners[key] = fn
+	return func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		delete(q.listeners, key)
+	}
+}
+
+func (q *Queue) publish(t Transition) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, fn := range q.listeners {
+		fn(t)
+	}
+}
+
+// recoverPage bounds how many attachments one recovery transaction touches.
+const recoverPage = 256
+
+// Recover undoes what only a living process can have: every claim is void, and what was uploading is ready again with
+// its session and offset. It also ends waits that a clock set back would stretch. Call it once, after opening.
+func (q *Queue) Recover(ctx context.Context) error {
+	for {
+		var n int
+		err := q.store.Update(ctx, func(tx *store.Tx) error {
+			ids, err := firstIDs(tx.Bucket(bConditions), groupPrefix(string(attachment.ShownUploading)), recoverPage)
+			n = len(ids)
+			if err != nil {
+				return err
+			}
+			for _, id := range ids {
+				_, err := q.apply(tx, id, Change{Event: attachment.EventInterrupted, Detail: "the daemon was stopped"})
+				if err != nil && !isBadValue(err) {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if n < recoverPage {
+			break
+		}
+	}
+	if err := q.dropClaims(ctx); err != nil {
+		return err
+	}
+	return q.ClampWaits(ctx)
+}

@@ -1,0 +1,83 @@
+package queue
+
+import (
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/store"
+)
+
+// The buckets; doc.go says what is in them.
+const (
+	bManifests   = "manifests"
+	bOrder       = "order"
+	bTails       = "tails"
+	bOffsets     = "offsets"
+	bSegments    = "segments"
+	bReceipts    = "receipts"
+	bErrors      = "errors"
+	bJournal     = "journal"
+	bHistory     = "history"
+	bDue         = "due"
+	bConditions  = "conditions"
+	bChildren    = "children"
+	bParents     = "parents"
+	bCounters    = "counters"
+	bClaims      = "claims"
+	bLedger      = "ledger"
+	bReleases    = "releases"
+	bIntakes     = "intakes"
+	bSubmissions = "submissions"
+	bChannel     = "channel"
+	bDecisions   = "decisions"
+)
+
+// Schema describes the queue's file. A change of layout raises Version and adds a migration from the version before.
+func Schema() store.Schema {
+	return store.Schema{
+		Name:    "device-queue",
+		Version: 1,
+		Buckets: []string{
+			bManifests, bOrder, bTails, bOffsets, bSegments, bReceipts, bErrors, bJournal, bHistory, bDue, bConditions,
+			bChildren, bParents, bCounters, bClaims, bLedger, bReleases, bIntakes, bSubmissions, bChannel, bDecisions,
+		},
+	}
+}
+
+func seqKey(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }
+
+func idKey(id attachment.ID) []byte { return []byte(id) }
+
+func tailKey(id attachment.ID) []byte {
+	key := []byte(id)
+	slices.Reverse(key)
+	return key
+}
+
+func historyKey(id attachment.ID, seq uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte(id), seq)
+}
+
+// groupKey is a text, a NUL and a sequence number: the texts hold no NUL.
+func groupKey(group string, seq uint64) []byte {
+	return binary.BigEndian.AppendUint64(groupPrefix(group), seq)
+}
+
+func groupPrefix(group string) []byte { return append([]byte(group), 0) }
+
+// dueKey sorts by priority first, then by the time from which the item may be tried, then by capture order.
+func dueKey(m *attachment.Manifest) []byte {
+	key := []byte{byte(attachment.MaxPriority - m.Priority)}
+	key = binary.BigEndian.AppendUint64(key, unixMilli(m.Delivery.NotBefore))
+	return binary.BigEndian.AppendUint64(key, m.Seq)
+}
+
+// unixMilli maps the zero time, and any time before 1970, to 0: at once.
+func unixMilli(t time.Time) uint64 {
+	if t.IsZero() {
+		return 0
+	}
+	return uint64(max(0, t.UnixMilli()))
+}

@@ -1,0 +1,179 @@
+package spool
+
+import (
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/durable"
+)
+
+const (
+	dirPerm  fs.FileMode = 0o700
+	filePerm fs.FileMode = 0o600
+
+	partSuffix     = ".part"
+	manifestSuffix = ".manifest"
+)
+
+// Area is a part of the managed storage.
+type Area string
+
+// The areas.
+const (
+	Staging   Area = "staging"
+	Payloads  Area = "payload"
+	Delivered Area = "delivered"
+)
+
+// Spool is the managed storage below one directory. It holds no state and may be used concurrently, except that one ID
+// must not be worked on by two goroutines at once.
+type Spool struct {
+	fs  *durable.FS
+	dir string
+}
+
+// Open makes the directories that are missing, durably and closed to every other user, and returns the spool.
+func Open(fsys *durable.FS, dir string) (*Spool, error) {
+	s := &Spool{fs: fsys, dir: dir}
+	for _, d := range []string{s.areaDir(Staging), s.areaDir(Payloads), s.areaDir(Delivered), s.receiptsDir(), s.outboxDir()} {
+		if err := fsys.MkdirAll(d, dirPerm); err != nil {
+			return nil, fmt.Errorf("open spool: %w", err)
+		}
+	}
+	return s, nil
+}
+
+func (s *Spool) areaDir(a Area) string {
+	if a == Delivered {
+		return filepath.Join(s.dir, "delivered")
+	}
+	return filepath.Join(s.dir, "spool", string(a))
+}
+
+func (s *Spool) receiptsDir() string { return filepath.Join(s.dir, "receipts") }
+func (s *Spool) outboxDir() string   { return filepath.Join(s.dir, "outbox") }
+
+func (s *Spool) shardDir(a Area, id attachment.ID) string {
+	return filepath.Join(s.areaDir(a), id.Shard())
+}
+
+// Path returns where the payload of an ID lies, or would lie, in an area.
+func (s *Spool) Path(a Area, id attachment.ID) string {
+	if a == Staging {
+		return filepath.Join(s.areaDir(Staging), string(id)+partSuffix)
+	}
+	return filepath.Join(s.shardDir(a, id), string(id))
+}
+
+func (s *Spool) manifestPath(a Area, id attachment.ID) string {
+	return filepath.Join(s.shardDir(a, id), string(id)+manifestSuffix)
+}
+
+// Locate says in which of the areas a secured payload lies; found is false when it is in neither.
+func (s *Spool) Locate(id attachment.ID) (area Area, found bool, err error) {
+	for _, a := range []Area{Payloads, Delivered} {
+		ok, err := s.fs.Exists(s.Path(a, id))
+		if err != nil {
+			return "", false, fmt.Errorf("locate %s: %w", id, err)
+		}
+		if ok {
+			return a, true, nil
+		}
+	}
+	return "", false, nil
+}
+
+// Found is what Scan sees of one ID in one area.
+type Found struct {
+	Area Area
+	ID   attachment.ID
+	// Payload and Manifest say which of the two files are there. Staging has no manifests.
+	Payload, Manifest bool
+	// Stray is the path of a file whose name is not ours; ID is empty then. Nothing is ever done to it.
+	Stray string
+}
+
+// Scan visits everything in the three areas, a directory at a time. Temporary files that a crash left are removed on the
+// way. An error of visit ends it.
+func (s *Spool) Scan(visit func(Found) error) error {
+	if err := s.ScanStaging(visit); err != nil {
+		return err
+	}
+	for _, area := range []Area{Payloads, Delivered} {
+		var shards []string
+		err := s.fs.List(s.areaDir(area), func(e fs.DirEntry) error {
+			path := filepath.Join(s.areaDir(area), e.Name())
+			if !e.IsDir() {
+				return visit(Found{Area: area, Stray: path})
+			}
+			shards = append(shards, path)
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("scan spool: %w", err)
+		}
+		for _, shard := range shards {
+			if err := s.scanDir(area, shard, visit); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ScanStaging is Scan for staging alone.
+func (s *Spool) ScanStaging(visit func(Found) error) error {
+	return s.scanDir(Staging, s.areaDir(Staging), visit)
+}
+
+func (s *Spool) scanDir(area Area, dir string, visit func(Found) error) error {
+	found := map[attachment.ID]*Found{}
+	var temps []string
+	err := s.fs.List(dir, func(e fs.DirEntry) error {
+		name := e.Name()
+		if durable.IsTemp(name) {
+			temps = append(temps, filepath.Join(dir, name))
+			return nil
+		}
+		id, isPayload, ok := parseName(area, name)
+		if !ok || e.IsDir() || (area != Staging && filepath.Base(dir) != id.Shard()) {
+			return visit(Found{Area: area, Stray: filepath.Join(dir, name)})
+		}
+		f := found[id]
+		if f == nil {
+			f = &Found{Area: area, ID: id}
+			found[id] = f
+		}
+		f.Payload = f.Payload || isPayload
+		f.Manifest = f.Manifest || !isPayload
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("scan spool: %w", err)
+	}
+	for _, temp := range temps {
+		if err := s.fs.Remove(temp); err != nil && !durable.IsNotExist(err) {
+			return fmt.Errorf("scan spool: %w", err)
+		}
+	}
+	for _, f := range found {
+		if err := visit(*f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func parseName(area Area, name string) (id attachment.ID, payload, ok bool) {
+	if area == Staging {
+		base, cut := strings.CutSuffix(name, partSuffix)
+		id, err := attachment.ParseID(base)
+		return id, true, cut && err == nil
+	}
+	base, isManifest := strings.CutSuffix(name, manifestSuffix)
+	id, err := attachment.ParseID(base)
+	return id, !isManifest, err == nil
+}
