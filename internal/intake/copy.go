@@ -1,0 +1,151 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/queue"
+	"github.com/fieldgw/fieldgw/internal/spool"
+)
+
+// errStagedDiffers is returned when a staged file, read again, is not what was written.
+var errStagedDiffers = errors.New("staged file is not what was written")
+
+// copy brings the bytes of the source into the spool and leaves the source alone.
+func (a *adoption) copy(ctx context.Context) error {
+	if err := a.Room(ctx, a.req.Identity.Size); err != nil {
+		return notTaken(attachment.NotTakenStorage, err.Error(), err)
+	}
+	it := a.intake(attachment.CustodyCopy)
+	if err := a.Queue.PutIntakes(ctx, it); err != nil {
+		return storageError(err)
+	}
+	info, err := a.src.Stat()
+	if err != nil {
+		return errors.Join(notTaken(attachment.NotTakenUnreadable, "", err), a.Queue.DropIntakes(ctx, a.id))
+	}
+	sum, head, err := a.stage(ctx, a.id, sourceReader{a.src}, a.proceed)
+	if err == nil {
+		err = a.Spool.SyncStaging()
+	}
+	if err == nil {
+		err = a.sourceUnchanged(sum)
+	}
+	adoption := a.build(it, sum, head, info.ModTime())
+	if err == nil {
+		err = a.secureCopied(adoption)
+	}
+	if err == nil {
+		err = a.Queue.Adopt(ctx, adoption)
+		if err != nil && !storageErrorIsFull(err) {
+			return err // the outcome is not known: start-up looks what became of it
+		}
+	}
+	if err != nil {
+		return a.drop(ctx, storageError(err))
+	}
+	return nil
+}
+
+// sourceReader marks a failure of reading the source, to tell it from one of writing the copy.
+type sourceReader struct{ io.Reader }
+
+func (r sourceReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = notTaken(attachment.NotTakenUnreadable, "", err)
+	}
+	return n, err
+}
+
+// stage writes everything that r gives into a new staging file, makes the bytes durable, and reads them back from the
+// medium. The file's name is not durable yet.
+func (in *Intake) stage(ctx context.Context, id attachment.ID, r io.Reader, proceed func() error) (attachment.Fingerprint, []byte, error) {
+	var none attachment.Fingerprint
+	f, err := in.Spool.CreateStaged(id)
+	if err != nil {
+		return none, nil, err
+	}
+	var head headWriter
+	h := attachment.NewHasher()
+	_, err = spool.CopyHashing(ctx, f, io.TeeReader(r, &head), h, proceed)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = f.DropCache()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return none, nil, err
+	}
+	written := h.Sum()
+	back, err := in.fingerprintStaged(ctx, id)
+	if err != nil {
+		return none, nil, err
+	}
+	if !back.Equal(written) {
+		return none, nil, fmt.Errorf("stage %s: %w", id, errStagedDiffers)
+	}
+	return written, head.head, nil
+}
+
+func (in *Intake) fingerprintStaged(ctx context.Context, id attachment.ID) (sum attachment.Fingerprint, err error) {
+	f, err := in.Spool.OpenStaged(id)
+	if err != nil {
+		return sum, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return spool.Fingerprint(ctx, f, nil)
+}
+
+// sourceUnchanged holds the source against what it was when the copy began: the open file and the path.
+func (a *adoption) sourceUnchanged(sum attachment.Fingerprint) error {
+	if err := a.proceed(); err != nil {
+		return err
+	}
+	if sum.Length != a.req.Identity.Size {
+		return notTaken(attachment.NotTakenChanged, "", nil)
+	}
+	if err := sameFile(a.src, a.req.Identity); err != nil {
+		return err
+	}
+	again, err := a.openSource(a.req.Path, a.req.Identity)
+	if err != nil {
+		return err
+	}
+	return again.Close()
+}
+
+func (in *Intake) secureCopied(adoption queue.Adoption) error {
+	if err := in.Spool.WriteManifest(travelling(adoption)); err != nil {
+		return err
+	}
+	return in.Spool.Secure(adoption.Manifest.ID)
+}
+
+// drop clears what a copy left in the spool and ends its intake; the source is untouched. cause is returned.
+func (a *adoption) drop(ctx context.Context, cause error) error { return a.dropCopy(ctx, a.id, cause) }
+
+func (in *Intake) dropCopy(ctx context.Context, id attachment.ID, cause error) error {
+	// Clearing goes on when the caller's context has ended: it is short, and what stays would wait for the next start.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearTimeout)
+	defer cancel()
+	err := in.Spool.DropStaged(id)
+	if err == nil {
+		err = in.Spool.DropUncommitted(id)
+	}
+	if err == nil {
+		err = in.Queue.DropIntakes(ctx, id)
+	}
+	if err != nil {
+		in.warn("a copy could not be cleared; its intake stays", id, err)
+	}
+	return cause
+}
+
+// clearTimeout bounds the clearing after a failure.
+const clearTimeout = 30 * time.Second

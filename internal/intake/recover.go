@@ -1,0 +1,204 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/durable"
+	"github.com/fieldgw/fieldgw/internal/logging"
+	"github.com/fieldgw/fieldgw/internal/queue"
+	"github.com/fieldgw/fieldgw/internal/spool"
+)
+
+// Recover brings spool and queue into step at start-up: every adoption under way is finished or undone, every payload
+// gets a record, every record is held against its payload. It deletes nothing but copies whose source still stands. Call
+// it after queue.Recover and before the first adoption.
+func (in *Intake) Recover(ctx context.Context) (Report, error) {
+	report := Report{}
+	if err := in.resume(ctx, report); err != nil {
+		return report, err
+	}
+	intakes, _, err := in.Queue.Intakes()
+	if err != nil {
+		return report, err
+	}
+	underWay := make(map[attachment.ID]bool, len(intakes))
+	for _, it := range intakes {
+		underWay[it.ID] = true
+	}
+	err = in.Spool.Scan(func(f spool.Found) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return in.settleFound(ctx, f, underWay, report)
+	})
+	if err != nil {
+		return report, err
+	}
+	return report, in.findMissing(ctx, report)
+}
+
+// Resume finishes or undoes adoptions that nobody works on: those whose files could not be given back or cleared when
+// they failed.
+func (in *Intake) Resume(ctx context.Context) error { return in.resume(ctx, Report{}) }
+
+func (in *Intake) resume(ctx context.Context, report Report) error {
+	intakes, damaged, err := in.Queue.Intakes()
+	if err != nil {
+		return err
+	}
+	for _, id := range damaged {
+		// What it names is found in the spool: secured payloads carry their manifest, staged bytes wait for the grace period.
+		in.Logger.Error("record of an adoption is damaged", slog.String(logging.KeyAttachment, string(id)))
+		if err := in.Queue.DropIntakes(ctx, id); err != nil {
+			return err
+		}
+	}
+	for _, it := range intakes {
+		if !in.hold(string(it.ID)) {
+			continue
+		}
+		situation, err := in.resumeOne(ctx, it)
+		in.letGo(string(it.ID))
+		if err != nil {
+			return fmt.Errorf("recover adoption %s (%s): %w", it.ID, situation, err)
+		}
+		report[situation]++
+		in.Logger.Warn("adoption recovered", slog.String(logging.KeyAttachment, string(it.ID)),
+			slog.String("situation", string(situation)), slog.String(logging.KeyPath, it.Source.Path.Text))
+	}
+	return nil
+}
+
+// evidence is what is on the disk of an adoption under way.
+type evidence struct {
+	found spool.Found
+	sum   attachment.Fingerprint
+	head  []byte
+	// travelling is the manifest beside a secured payload; nil when there is none or it is damaged.
+	travelling *attachment.Travelling
+}
+
+func (in *Intake) resumeOne(ctx context.Context, it queue.Intake) (Situation, error) {
+	_, err := in.Queue.Get(it.ID)
+	committed := err == nil
+	if err != nil && !errors.Is(err, queue.ErrNotFound) {
+		return "", err
+	}
+	ev, err := in.look(ctx, it.ID)
+	if err != nil {
+		return "", err
+	}
+	situation := classify(it, committed, ev.found, ev.whole(it), in.sourceStands(it))
+	switch situation {
+	case StaleIntake:
+		return situation, in.Queue.DropIntakes(ctx, it.ID)
+	case NothingStaged, CopyRepeatable:
+		if situation == NothingStaged && !in.sourceStands(it) {
+			in.Logger.Warn("the source of an adoption is gone and nothing was staged", slog.String(logging.KeyPath, it.Source.Path.Text))
+		}
+		return situation, in.undo(ctx, it.ID)
+	}
+	return situation, in.finish(ctx, it, ev, situation)
+}
+
+// look finds the bytes of an adoption and reads them.
+func (in *Intake) look(ctx context.Context, id attachment.ID) (ev evidence, err error) {
+	ev.found = spool.Found{ID: id, Area: spool.Payloads}
+	var f *durable.File
+	for _, area := range []spool.Area{spool.Payloads, spool.Staging} {
+		f, err = in.FS.OpenRead(in.Spool.Path(area, id))
+		if err == nil {
+			ev.found.Area, ev.found.Payload = area, true
+			break
+		}
+		if !durable.IsNotExist(err) {
+			return ev, err
+		}
+	}
+	if !ev.found.Payload {
+		return ev, nil
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	var head headWriter
+	h := attachment.NewHasher()
+	if _, err := spool.CopyHashing(ctx, &head, f, h, nil); err != nil {
+		return ev, err
+	}
+	ev.sum, ev.head = h.Sum(), head.head
+	ev.travelling, err = in.Spool.ReadManifest(spool.Payloads, id)
+	if durable.IsNotExist(err) || errors.Is(err, attachment.ErrBadManifest) {
+		err = nil
+	}
+	return ev, err
+}
+
+// whole reports whether the bytes are exactly those that were to be taken: by the fingerprint of the intake or of the
+// travelling manifest, or, for a submission that was staged, by the declared length.
+func (ev *evidence) whole(it queue.Intake) bool {
+	switch {
+	case !ev.found.Payload:
+		return false
+	case it.Fingerprint != nil:
+		return ev.sum.Equal(*it.Fingerprint)
+	case ev.travelling != nil && ev.found.Area == spool.Payloads:
+		m := ev.travelling.Manifest
+		return ev.sum.Equal(attachment.Fingerprint{Length: m.Length, SHA256: m.SHA256})
+	}
+	return it.Way == attachment.CustodySubmit && ev.sum.Length == it.Declared
+}
+
+// undo clears a copy that can be made again, and the intake last.
+func (in *Intake) undo(ctx context.Context, id attachment.ID) error {
+	if err := in.Spool.DropStaged(id); err != nil {
+		return err
+	}
+	if err := in.Spool.DropUncommitted(id); err != nil {
+		return err
+	}
+	return in.Queue.DropIntakes(ctx, id)
+}
+
+// finish secures the only copy and commits it, into attention where a person must look.
+func (in *Intake) finish(ctx context.Context, it queue.Intake, ev evidence, situation Situation) error {
+	modified := time.Time{}
+	if ns := it.Source.Identity.MTimeNS; ns != 0 {
+		modified = time.Unix(0, ns)
+	}
+	a := in.build(it, ev.sum, ev.head, modified)
+	switch situation {
+	case DamagedOnlyCopy:
+		a.Problem = &attachment.Problem{Code: attachment.NeedsDamagedEarly, Detail: "found so after a restart"}
+	case Unanswered:
+		a.Problem = &attachment.Problem{Code: attachment.NeedsNoAnswer}
+	}
+	if ev.found.Area == spool.Staging {
+		if err := in.syncStaged(it.ID); err != nil {
+			return err
+		}
+	}
+	if err := in.Spool.WriteManifest(travelling(a)); err != nil {
+		return err
+	}
+	secure := in.Spool.Settle
+	if ev.found.Area == spool.Staging {
+		secure = in.Spool.Secure
+	}
+	if err := secure(it.ID); err != nil {
+		return err
+	}
+	return in.Queue.Adopt(ctx, a)
+}
+
+// syncStaged makes the bytes of a staged file durable: the crash may have come before that.
+func (in *Intake) syncStaged(id attachment.ID) error {
+	f, err := in.Spool.OpenStaged(id)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

@@ -1,0 +1,201 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/durable"
+	"github.com/fieldgw/fieldgw/internal/logging"
+	"github.com/fieldgw/fieldgw/internal/spool"
+)
+
+// asidePrefix begins the name that a source has while it is being removed. Watches pass such names over.
+const asidePrefix = ".fieldgw-release-"
+
+// Why a source is kept although its watch moves files.
+const (
+	keptNoLease = "no lease can be had on it, so nobody can prove that no program still writes to it"
+	keptChanged = "it changed after it was taken; the new content is a new file"
+)
+
+// releasePage bounds how many sources are looked at before the next page is read.
+const releasePage = 64
+
+// ReleasePending removes the sources of copied files that were secured and whose source could not be removed at once:
+// after a crash, or while a program had it open. Sources in use stay pending.
+func (in *Intake) ReleasePending(ctx context.Context) error {
+	var after attachment.ID
+	for {
+		page, err := in.Queue.Unreleased(after, releasePage)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for _, m := range page {
+			after = m.ID
+			if !in.hold(string(m.ID)) {
+				continue
+			}
+			_, err := in.release(ctx, m)
+			in.letGo(string(m.ID))
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// releaseOpen is release right after a copy.
+func (a *adoption) releaseOpen(ctx context.Context) (released bool, err error) {
+	e, err := a.Queue.Get(a.id)
+	if err != nil || e.Manifest == nil {
+		return false, err
+	}
+	// The copy's lease ends here; release takes its own on the file under its other name.
+	if a.lease != nil {
+		if err := a.lease.Release(); err != nil {
+			a.warn("lease could not be released", a.id, err)
+		}
+	}
+	return a.release(ctx, e.Manifest)
+}
+
+// release renames the source aside, so that nobody can open it by its name any more, proves that it is still the file
+// that was copied and that nobody writes to it, and unlinks it. Otherwise it goes back: a changed file is a new
+// candidate. A crash in between leaves the file under its other name, where the next call finds it. An error means that
+// the queue cannot record what was done; trouble with the source itself leaves it pending and is logged.
+func (in *Intake) release(ctx context.Context, m *attachment.Manifest) (released bool, err error) {
+	path := m.Source.Path.Exact()
+	aside := filepath.Join(filepath.Dir(path), asidePrefix+string(m.ID))
+	kept, err := in.setAside(path, aside, m)
+	if err != nil {
+		in.warn("source is not removed yet", m.ID, err)
+		return false, nil
+	}
+	if kept != "" {
+		return false, in.Queue.SourceKept(ctx, m.ID, kept)
+	}
+	gone, kept, err := in.removeAside(ctx, aside, m)
+	if err == nil && !gone {
+		err = in.putBack(aside, path, m.ID)
+	}
+	if err != nil {
+		in.warn("source is not removed yet", m.ID, err)
+		return false, nil
+	}
+	if kept != "" {
+		return false, in.Queue.SourceKept(ctx, m.ID, kept)
+	}
+	if !gone {
+		in.Logger.Debug("source is in use", slog.String(logging.KeyAttachment, string(m.ID)))
+		return false, nil
+	}
+	return true, in.Queue.SourceReleased(ctx, m.ID)
+}
+
+// setAside looks at the source under its own name before it is touched, and renames it. A source that stands aside
+// already, or that is gone, is fine.
+func (in *Intake) setAside(path, aside string, m *attachment.Manifest) (kept string, err error) {
+	if ok, err := in.FS.Exists(aside); err != nil || ok {
+		return "", err
+	}
+	info, err := in.FS.Lstat(path)
+	if durable.IsNotExist(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if got, _, _ := durable.IdentityOf(info); !unchanged(attachment.SourceIdentity(got), m.Source.Identity) {
+		return keptChanged, nil
+	}
+	f, err := in.FS.OpenRead(path)
+	if err != nil {
+		return "", err
+	}
+	lease, err := f.Lease()
+	if lease != nil {
+		err = lease.Release()
+	}
+	if err := errors.Join(err, f.Close()); errors.Is(err, durable.ErrNoLease) {
+		return keptNoLease, nil
+	} else if err != nil {
+		return "", err
+	}
+	if err := in.FS.RenameNew(path, aside); err != nil {
+		return "", err
+	}
+	return "", in.FS.SyncDir(filepath.Dir(path))
+}
+
+// removeAside unlinks the file under its other name when it is provably the one that was copied.
+func (in *Intake) removeAside(ctx context.Context, aside string, m *attachment.Manifest) (gone bool, kept string, err error) {
+	f, err := in.FS.OpenRead(aside)
+	if durable.IsNotExist(err) {
+		return true, "", nil
+	}
+	if err != nil {
+		return false, "", err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	lease, err := f.Lease()
+	if errors.Is(err, durable.ErrBusy) {
+		return false, "", nil
+	}
+	if errors.Is(err, durable.ErrNoLease) {
+		return false, keptNoLease, nil
+	}
+	if err != nil {
+		return false, "", err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return false, "", err
+	}
+	if got, _, _ := durable.IdentityOf(info); !unchanged(attachment.SourceIdentity(got), m.Source.Identity) {
+		return false, keptChanged, nil
+	}
+	held := func() error {
+		if !lease.Held() {
+			return errBroken
+		}
+		return nil
+	}
+	sum, err := spool.Fingerprint(ctx, f, held)
+	if errors.Is(err, errBroken) {
+		return false, "", nil
+	}
+	if err != nil {
+		return false, "", err
+	}
+	if sum.SHA256 != m.SHA256 {
+		return false, keptChanged, nil
+	}
+	if held() != nil {
+		return false, "", nil
+	}
+	if err := in.FS.Remove(aside); err != nil {
+		return false, "", err
+	}
+	return true, "", in.FS.SyncDir(filepath.Dir(aside))
+}
+
+// unchanged compares identities across a restart: device numbers change when a volume is mounted again.
+func unchanged(got, want attachment.SourceIdentity) bool {
+	got.Device = want.Device
+	return got == want
+}
+
+// putBack gives a source its name back, or one beside it when another file has that name by now.
+func (in *Intake) putBack(aside, path string, id attachment.ID) error {
+	err := in.FS.RenameNew(aside, path)
+	if durable.IsExist(err) {
+		err = in.FS.RenameNew(aside, besideName(path, id))
+	}
+	if err != nil {
+		return err
+	}
+	return in.FS.SyncDir(filepath.Dir(path))
+}
