@@ -1,0 +1,314 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/pelletier/go-toml/v2"
+	"go.uber.org/goleak"
+
+	"github.com/fieldgw/fieldgw/internal/server/admin"
+	"github.com/fieldgw/fieldgw/internal/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// lockedBuffer takes what a program under test writes from several goroutines.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// command runs the program to its end.
+func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs lockedBuffer
+	code = run(t.Context(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// ok runs the program and fails the test unless it succeeds.
+func ok(t *testing.T, args ...string) string {
+	t.Helper()
+	code, stdout, stderr := command(t, args...)
+	if code != exitDone {
+		t.Fatalf("%q: exit %d\n%s", args, code, stderr)
+	}
+	return stdout
+}
+
+// served is a program that serves.
+type served struct {
+	uplink uplink
+	log    *lockedBuffer
+	stop   func() int
+}
+
+// uplink is what the program prints for a device.
+type uplink struct {
+	Endpoint   string
+	Credential string
+	CAFile     string `toml:"ca_file"`
+}
+
+// start runs the program until stop is called, and reads what it prints for a device.
+func start(t *testing.T, args ...string) *served {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &served{log: &lockedBuffer{}}
+	out, feed := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		code := run(ctx, append([]string{"--listen", "127.0.0.1:0"}, args...), feed, s.log)
+		_ = feed.CloseWithError(errors.New("the program ended"))
+		ended <- code
+	}()
+	s.stop = sync.OnceValue(func() int {
+		cancel()
+		_ = out.Close()
+		return <-ended
+	})
+	t.Cleanup(func() { s.stop() })
+	text := make([]byte, 4096) // holds the one write that the configuration comes in
+	n, err := out.Read(text)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, s.log)
+	}
+	var config struct{ Uplink *uplink }
+	config.Uplink = &s.uplink
+	if err := toml.Unmarshal(text[:n], &config); err != nil {
+		t.Fatalf("%v in\n%s", err, text[:n])
+	}
+	return s
+}
+
+// get asks the server as a device would that was given the printed configuration.
+func (s *served) get(t *testing.T, path, token string) *http.Response {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	if s.uplink.CAFile != "" {
+		ca, err := os.ReadFile(s.uplink.CAFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(ca)
+		client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: roots}
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.uplink.Endpoint+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := resp.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if resp.Header.Get(wire.HeaderProtocol) != "1" {
+		t.Errorf("%s: no %s", path, wire.HeaderProtocol)
+	}
+	return resp
+}
+
+// One command without configuration is a server: what it prints is enough to reach it, and the token is nowhere but in
+// its file.
+func TestFirstStart(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	for _, command := range [][]string{{}, {"serve"}} {
+		s := start(t, append(command, "--data", data)...)
+		if !strings.HasPrefix(s.uplink.Endpoint, "https://127.0.0.1:") || !filepath.IsAbs(s.uplink.Credential) || !filepath.IsAbs(s.uplink.CAFile) {
+			t.Fatalf("%+v", s.uplink)
+		}
+		text, err := os.ReadFile(s.uplink.Credential)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token := strings.TrimSpace(string(text))
+		if resp := s.get(t, "/v1/attachments", token); resp.StatusCode != 200 {
+			t.Errorf("%d with the printed configuration", resp.StatusCode)
+		}
+		if resp := s.get(t, "/v1/attachments", "x"); resp.StatusCode != 401 {
+			t.Errorf("%d without a token", resp.StatusCode)
+		}
+		if code := s.stop(); code != exitDone {
+			t.Errorf("exit %d", code)
+		}
+		parsed, err := wire.ParseToken(token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if secret := strings.TrimPrefix(token, "fgw1."+parsed.Account+"."+parsed.Device+"."); strings.Contains(s.log.String(), secret) {
+			t.Errorf("the token is in the log:\n%s", s.log)
+		}
+	}
+}
+
+// Plain http is served on loopback by flag, and nowhere else.
+func TestPlainHTTP(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	s := start(t, "--data", data, "--http", "--log-format", "json", "--log-level", "debug")
+	if !strings.HasPrefix(s.uplink.Endpoint, "http://127.0.0.1:") {
+		t.Errorf("%+v", s.uplink)
+	}
+	if resp := s.get(t, "/v1/status", ""); resp.StatusCode != 200 {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+	s.stop()
+	for line := range strings.Lines(s.log.String()) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("log line %q", line)
+		}
+	}
+	for _, listen := range []string{":0", "0.0.0.0:0", "[::]:0", "example.org:0", "192.0.2.1:0", "nonsense"} {
+		if code, _, stderr := command(t, "--data", data, "--http", "--listen", listen); code != exitUsage {
+			t.Errorf("--listen %s: exit %d, %s", listen, code, stderr)
+		}
+	}
+}
+
+// A server on all addresses prints one that leads to it, and says that its own certificate is for loopback only.
+func TestAllAddresses(t *testing.T) {
+	s := start(t, "--data", filepath.Join(t.TempDir(), "data"), "--listen", "0.0.0.0:0")
+	if resp := s.get(t, "/v1/status", ""); resp.StatusCode != 200 {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+	s.stop()
+	if !strings.Contains(s.log.String(), "--tls-cert") {
+		t.Errorf("no warning in\n%s", s.log)
+	}
+}
+
+// Tokens are made, listed and revoked with the server running and stopped alike, and take effect at once.
+func TestTokenCommands(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	before := strings.TrimSpace(ok(t, "token", "create", "--data", data, "--account", "acme", "--device", "tablet-1"))
+	s := start(t, "--data", data, "--http")
+	if s.uplink.Credential != "" {
+		t.Errorf("a token was made beside the operator's: %s", s.uplink.Credential)
+	}
+	during := strings.TrimSpace(ok(t, "token", "create", "--data", data, "--account", "acme", "--device", "tablet-2", "--expires", "2999-01-01T00:00:00+02:00"))
+	for _, token := range []string{before, during} {
+		if resp := s.get(t, "/v1/attachments", token); resp.StatusCode != 200 {
+			t.Errorf("new token: %d", resp.StatusCode)
+		}
+	}
+	var listed []admin.Token
+	if err := json.Unmarshal([]byte(ok(t, "token", "list", "--json", "--data", data)), &listed); err != nil || len(listed) != 2 {
+		t.Fatalf("%+v, %v", listed, err)
+	}
+	for _, token := range listed {
+		ok(t, "token", "revoke", token.ID, "--data", data)
+	}
+	for _, token := range []string{before, during} {
+		if resp := s.get(t, "/v1/attachments", token); resp.StatusCode != 401 {
+			t.Errorf("revoked token: %d", resp.StatusCode)
+		}
+	}
+	s.stop()
+	table := ok(t, "token", "list", "--data", data)
+	if !strings.Contains(table, "tablet-2") || !strings.Contains(table, "2998-12-31T22:00:00Z") || strings.Contains(table, during) {
+		t.Errorf("%s", table)
+	}
+	if code, _, _ := command(t, "token", "revoke", "unknown", "--data", data); code != exitNotFound {
+		t.Errorf("exit %d", code)
+	}
+}
+
+// Attachment commands tell what is there, and by their exit code what is not.
+func TestAttachmentCommands(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	ok(t, "token", "create", "--data", data, "--account", "acme", "--device", "d")
+	if got := ok(t, "attachment", "list", "--data", data); !strings.HasPrefix(got, "ACCOUNT") || strings.Count(got, "\n") != 1 {
+		t.Errorf("%q", got)
+	}
+	if got := ok(t, "attachment", "list", "--json", "--account", "acme", "--data", data); strings.TrimSpace(got) != "[]" {
+		t.Errorf("%q", got)
+	}
+	for _, verb := range []string{"show", "verify"} {
+		if code, stdout, _ := command(t, "attachment", verb, "x", "--data", data); code != exitNotFound || stdout != "" {
+			t.Errorf("%s: exit %d, %q", verb, code, stdout)
+		}
+	}
+}
+
+// Mistakes on the command line exit with 2 and say what was wrong; nothing is made by them.
+func TestUsage(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	for _, args := range [][]string{
+		{"--unknown"}, {"extra"}, {"serve", "extra"}, {"--tls-cert", "x"}, {"--http", "--tls-cert", "x", "--tls-key", "y"},
+		{"--max-append", "0"}, {"--max-append", "8"}, {"--max-length", "2TiB"}, {"--max-length", "0"}, {"--log-level", "loud"}, {"--log-format", "xml"},
+		{"token", "revoke"}, {"token", "create", "--account", "a", "--expires", "tomorrow"}, {"attachment", "show"}, {"version", "x"},
+	} {
+		code, stdout, stderr := command(t, append(args, "--data", data)...)
+		if code != exitUsage || stderr == "" || stdout != "" {
+			t.Errorf("%q: exit %d\n%s%s", args, code, stdout, stderr)
+		}
+	}
+	for _, args := range [][]string{{"token", "list"}, {"token", "revoke", "x"}, {"attachment", "list"}} {
+		if code, _, stderr := command(t, append(args, "--data", data)...); code != exitFailed || !strings.Contains(stderr, data) {
+			t.Errorf("%q: exit %d\n%s", args, code, stderr)
+		}
+	}
+	if _, err := os.Stat(data); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a data directory was made: %v", err)
+	}
+	if code, _, _ := command(t, "token", "create", "--data", data, "--account", "A", "--device", "d"); code != exitUsage {
+		t.Errorf("exit %d", code)
+	}
+	if got := ok(t, "version"); !strings.HasPrefix(got, "fieldgw-server ") {
+		t.Errorf("%q", got)
+	}
+	if got := ok(t, "token"); !strings.Contains(got, "create") {
+		t.Errorf("%q", got)
+	}
+}
+
+// A missing or foreign certificate ends the program with an error, not with a server without TLS.
+func TestCertificateFlags(t *testing.T) {
+	dir := t.TempDir()
+	code, _, stderr := command(t, "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0",
+		"--tls-cert", filepath.Join(dir, "cert.pem"), "--tls-key", filepath.Join(dir, "key.pem"))
+	if code != exitFailed || !strings.Contains(stderr, "cert.pem") {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+	own := filepath.Join(dir, "first")
+	start(t, "--data", own).stop()
+	s := start(t, "--data", filepath.Join(dir, "second"),
+		"--tls-cert", filepath.Join(own, "tls", "cert.pem"), "--tls-key", filepath.Join(own, "tls", "key.pem"))
+	if s.uplink.CAFile != "" || s.uplink.Credential == "" {
+		t.Errorf("%+v", s.uplink)
+	}
+	s.uplink.CAFile = filepath.Join(own, "tls", "cert.pem")
+	if resp := s.get(t, "/v1/status", ""); resp.StatusCode != 200 {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+	if code := s.stop(); code != exitDone {
+		t.Errorf("exit %d", code)
+	}
+}

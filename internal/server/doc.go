@@ -1,0 +1,48 @@
+// Package server is fieldgw-server: the receiving half of the protocol in docs/protocol.md.
+//
+// It owns the control plane (reserve, look, register, list, download), who may ask, and the life of the process; the
+// data plane is package upload, records and bytes are package store. It promises that an attachment ID has one record,
+// however many devices reserve it at once; that identical bytes of one account are one content and one media item; that
+// a receipt is durable before it is answered and is the same at every repetition; and that nothing incomplete is ever
+// listed or downloaded. Account and device come from the credential alone.
+//
+// Server is a value that a test can start: New opens and recovers, Handler answers, Run serves until told to stop.
+// Read server.go, then route.go, reserve.go and registration.go.
+//
+// # Commit points
+//
+// What is durable after each step, and what a start makes of a crash behind it. The step marked * is the commit point.
+//
+//	reserve
+//	1* one transaction: attachment, session (offset 0), media item, content → media item    repeated reserve: 200
+//	2  answer
+//
+//	append
+//	1  first append of a session: data file made, its directory fsynced                     no record counts it: stays, empty
+//	2  data file cut down to the confirmed offset, bytes written behind it                  cut off again at the start
+//	3  data file fsynced                                                                    cut off again at the start
+//	4* transaction: offset                                                                  offset stands; file is never shorter
+//	5  answer                                                                               client asks by HEAD
+//
+//	verify (after the last append, by GET, or by registration; every step may be repeated)
+//	1  data file read back: length, SHA-256                                                 done again when next asked
+//	2  data file fsynced, renamed to its content name unless that is there, directories     open session, file gone, content there:
+//	   fsynced                                                                              read and verified in its place
+//	3* transaction: attachment verified, session complete                                   verified
+//	or, when the bytes are not the declared ones:
+//	2* transaction: session void                                                            422 until reserved again
+//	3  data file removed                                                                    removed at the start
+//
+//	register
+//	1  content file looked for                                                              nothing
+//	2* transaction: receipt, media item READY, place in the list                            repeated registration: same receipt
+//	3  answer
+//
+//	first start
+//	1  key file, then certificate file (each whole or not at all)                           a key alone is made anew
+//	2  token file                                                                           made anew: no token is recorded yet
+//	3* transaction: token                                                                   normal
+//
+// A confirmed offset whose bytes are missing at a start makes the session void (410); the next reserve opens generation
+// + 1 at offset 0. A failed fsync of a data file does the same at once: the page cache no longer tells what the disk holds.
+package server

@@ -1,0 +1,226 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"github.com/fieldgw/fieldgw/internal/receipt"
+	"github.com/fieldgw/fieldgw/internal/wire"
+)
+
+// Identity is who sends a request. It comes from the credential alone, never from anything in the request.
+type Identity struct {
+	Account string
+	Device  string
+}
+
+// Token is a device's credential as the server keeps it: without its text.
+type Token struct {
+	// ID names the token to operators; it is the beginning of Hash in hex.
+	ID        string     `json:"id"`
+	Account   string     `json:"account"`
+	Device    string     `json:"device"`
+	Hash      TokenHash  `json:"hash"`
+	CreatedAt time.Time  `json:"created_at"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	RevokedAt *time.Time `json:"revoked_at,omitempty"`
+}
+
+// Valid reports whether the token is accepted at the time now.
+func (t Token) Valid(now time.Time) bool {
+	return t.RevokedAt == nil && (t.ExpiresAt == nil || now.Before(*t.ExpiresAt))
+}
+
+// TokenHash is the SHA-256 of a token's whole text, in lower-case hex. The secret has 256 random bits, so a plain hash
+// is enough; rows are looked up by it, so no comparison reveals how much of a guess was right.
+type TokenHash string
+
+// HashToken returns the hash of a token's text.
+func HashToken(text string) TokenHash {
+	sum := sha256.Sum256([]byte(text))
+	return TokenHash(hex.EncodeToString(sum[:]))
+}
+
+// ID is the part of the hash that names the token to operators.
+func (h TokenHash) ID() string { return string(h[:min(len(h), 16)]) }
+
+// Attachment is the server's record of one attachment.
+type Attachment struct {
+	Account string `json:"account"`
+	ID      string `json:"id"`
+	// Facts are what the device declared. Length, SHA256 and Role never change.
+	Facts wire.Reserve `json:"facts"`
+	// MediaID is the canonical media item.
+	MediaID string               `json:"media_id"`
+	State   wire.AttachmentState `json:"state"`
+	// Generation counts upload sessions, from 1.
+	Generation int `json:"generation"`
+	// Session is the current upload session; empty while none is open or was needed.
+	Session string `json:"session,omitempty"`
+	// Void says why the last generation ended without its bytes; empty otherwise.
+	Void VoidReason `json:"void,omitempty"`
+	// Device reserved first; Holder reserved last, since HeldSince.
+	Device     string    `json:"device"`
+	Holder     string    `json:"holder"`
+	HeldSince  time.Time `json:"held_since"`
+	ReservedAt time.Time `json:"reserved_at"`
+	// Sequence orders registered attachments; 0 before registration.
+	Sequence uint64           `json:"sequence,omitempty"`
+	Receipt  *receipt.Receipt `json:"receipt,omitempty"`
+}
+
+// VoidReason says why a session ended without a verified attachment. Persisted as text.
+type VoidReason string
+
+// The reasons.
+const (
+	VoidDigest VoidReason = "digest_mismatch" // the stored bytes were not the declared ones
+	VoidLost   VoidReason = "lost"            // the stored bytes are missing or cannot be trusted
+)
+
+// Err is the error that operations on a void attachment fail with; nil for the empty reason.
+func (v VoidReason) Err() error {
+	switch v {
+	case "":
+		return nil
+	case VoidDigest:
+		return ErrDigest
+	default:
+		return ErrGone
+	}
+}
+
+// SessionState is where an upload session stands. Persisted as text.
+type SessionState string
+
+// The states of a session.
+const (
+	SessionOpen     SessionState = "open"     // takes bytes, or has them all and waits for verification
+	SessionComplete SessionState = "complete" // its bytes are verified
+	SessionVoid     SessionState = "void"     // answers 410 from now on
+)
+
+// Session is one upload session: one generation of an attachment.
+type Session struct {
+	ID           string       `json:"id"`
+	Account      string       `json:"account"`
+	AttachmentID string       `json:"attachment_id"`
+	Generation   int          `json:"generation"`
+	Length       int64        `json:"length"`
+	State        SessionState `json:"state"`
+	// Offset is the confirmed number of bytes: those before it are durable. It never decreases.
+	Offset int64 `json:"offset"`
+}
+
+// MediaState is the catalogue's view of a media item. Persisted as text.
+type MediaState string
+
+// The states of a media item.
+const (
+	MediaPending MediaState = "PENDING_UPLOAD" // no attachment of this content is registered yet
+	MediaReady   MediaState = "READY"          // the server hashed the content itself and registered it
+)
+
+// Media is the catalogue's item for one content of one account.
+type Media struct {
+	ID      string     `json:"id"`
+	Account string     `json:"account"`
+	SHA256  string     `json:"sha256"`
+	Length  int64      `json:"length"`
+	State   MediaState `json:"state"`
+}
+
+// Reservation is the input of Reserve.
+type Reservation struct {
+	By    Identity
+	ID    string
+	Facts wire.Reserve
+	Now   time.Time
+	// Stored reports that the account's content file of the declared digest and length exists.
+	Stored bool
+	// Room is how many bytes a new session may promise to take.
+	Room int64
+	// MaxSessions is the largest number of open sessions of the account.
+	MaxSessions int
+	// NewSession and NewMedia are fresh identifiers, used where the reservation needs one.
+	NewSession string
+	NewMedia   string
+}
+
+// Reserved is the outcome of Reserve.
+type Reserved struct {
+	Attachment Attachment
+	// Session is the open session; nil when no bytes are needed.
+	Session *Session
+	// Created tells a new attachment from a replay.
+	Created bool
+}
+
+// Registration is the input of Register.
+type Registration struct {
+	By     Identity
+	ID     string
+	Parent receipt.Parent
+	Now    time.Time
+}
+
+// Store is the contract for records. Every method is one transaction that is durable when it returns nil, may be called
+// by any number of goroutines, and answers ErrNotFound for another account's row. Damage to one row is ErrDamaged from
+// the methods that need that row.
+type Store interface {
+	// Epoch identifies this store; a restored store has a new one.
+	Epoch() string
+	// Failed is closed when the outcome of a commit is unknown. No later call succeeds: the process must end and
+	// start again.
+	Failed() <-chan struct{}
+	// Close releases the store.
+	Close() error
+
+	// CreateToken adds a token. Errors: ErrExists.
+	CreateToken(ctx context.Context, t Token) error
+	// Token finds a token by account and hash, whether valid or not. Errors: ErrNotFound.
+	Token(ctx context.Context, account string, hash TokenHash) (Token, error)
+	// Tokens lists all tokens by account and hash, at most MaxTokens.
+	Tokens(ctx context.Context) ([]Token, error)
+	// RevokeToken ends a token by its ID and returns it; a revoked one keeps its first time. Errors: ErrNotFound.
+	RevokeToken(ctx context.Context, id string, at time.Time) (Token, error)
+
+	// Reserve is one transaction over attachment, session, media item and content. It follows the rules in rules.go.
+	// Errors: ErrConflict, ErrTooManySessions, ErrFull.
+	Reserve(ctx context.Context, r Reservation) (Reserved, error)
+	// Attachment returns one attachment. Errors: ErrNotFound.
+	Attachment(ctx context.Context, account, id string) (Attachment, error)
+	// Attachments lists up to limit attachments in any state, in order of account and ID, after the one named by
+	// both; with only set, those of the account alone. A damaged one is there with account and ID alone.
+	Attachments(ctx context.Context, account, id string, only bool, limit int) ([]Attachment, error)
+	// Registered lists up to limit registered attachments of an account with a sequence above after, in that order. A
+	// damaged one is there with account and ID alone.
+	Registered(ctx context.Context, account string, after uint64, limit int) ([]Attachment, error)
+
+	// Session returns one session in any state. Errors: ErrNotFound.
+	Session(ctx context.Context, account, id string) (Session, error)
+	// Advance confirms bytes: the session's offset moves from one value to a larger one, at most the length. The
+	// bytes must be durable before the call. Errors: ErrNotFound, ErrGone, ErrOffset.
+	Advance(ctx context.Context, account, session string, from, to int64) error
+	// Void ends the session of this generation without its bytes and returns the attachment to reserved; it does
+	// nothing when the attachment is at a later generation or is void already. Errors: ErrNotFound, ErrState once
+	// registered.
+	Void(ctx context.Context, account, id string, generation int, why VoidReason) error
+	// Verified records that the server's own length and digest over the stored bytes are the declared ones; the
+	// content must be durable before the call. It does nothing when the attachment is verified already. Errors:
+	// ErrNotFound, ErrGone at another generation, ErrNotVerified below the full length.
+	Verified(ctx context.Context, account, id string, generation int) error
+	// Register binds a verified attachment to its parent and returns the receipt, the same at each call but for a
+	// server ID that is filled in later; fresh is false at a replay. Errors: ErrNotFound, ErrNotVerified, ErrParent,
+	// and ErrDigest or ErrGone after a void session.
+	Register(ctx context.Context, r Registration) (rec receipt.Receipt, fresh bool, err error)
+
+	// OpenSessions calls visit for every open session. What visit does is not part of the transaction, and visit may
+	// call the store. A session whose row is damaged is passed with its account and ID and ErrDamaged.
+	OpenSessions(ctx context.Context, visit func(s Session, damage error) error) error
+}
+
+// MaxTokens bounds the number of tokens of one server.
+const MaxTokens = 100_000

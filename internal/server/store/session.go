@@ -1,0 +1,164 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fieldgw/fieldgw/internal/receipt"
+	"github.com/fieldgw/fieldgw/internal/store"
+	"github.com/fieldgw/fieldgw/internal/wire"
+)
+
+// Session returns one session.
+func (e *Embedded) Session(_ context.Context, account, id string) (s Session, err error) {
+	err = e.view("read session", func(tx *store.Tx) error {
+		s, err = get[Session](tx, bucketSessions, account, id)
+		return err
+	})
+	return s, err
+}
+
+// Advance confirms bytes.
+func (e *Embedded) Advance(ctx context.Context, account, session string, from, to int64) error {
+	return e.update(ctx, "confirm offset", func(tx *store.Tx) error {
+		s, err := get[Session](tx, bucketSessions, account, session)
+		switch {
+		case err != nil:
+			return err
+		case s.State == SessionVoid:
+			return ErrGone
+		case s.State != SessionOpen || s.Offset != from || to <= from || to > s.Length:
+			return fmt.Errorf("%d to %d, confirmed are %d of %d: %w", from, to, s.Offset, s.Length, ErrOffset)
+		}
+		s.Offset = to
+		return put(tx, bucketSessions, account, session, s)
+	})
+}
+
+// Void ends a generation without its bytes.
+func (e *Embedded) Void(ctx context.Context, account, id string, generation int, why VoidReason) error {
+	return e.update(ctx, "void session of "+id, func(tx *store.Tx) error {
+		a, err := get[Attachment](tx, bucketAttachments, account, id)
+		switch {
+		case err != nil:
+			return err
+		case a.Generation != generation, a.Void != "":
+			return nil
+		case a.State == wire.StateRegistered:
+			return ErrState
+		}
+		if err := endSession(tx, a, SessionVoid); err != nil {
+			return err
+		}
+		a.State, a.Session, a.Void = wire.StateReserved, "", why
+		return put(tx, bucketAttachments, account, id, a)
+	})
+}
+
+// Verified records the server's own verification.
+func (e *Embedded) Verified(ctx context.Context, account, id string, generation int) error {
+	return e.update(ctx, "record verification of "+id, func(tx *store.Tx) error {
+		a, err := get[Attachment](tx, bucketAttachments, account, id)
+		switch {
+		case err != nil:
+			return err
+		case a.Generation != generation:
+			return ErrGone
+		case a.Void != "":
+			return a.Void.Err()
+		case a.State != wire.StateReserved:
+			return nil
+		}
+		s, err := get[Session](tx, bucketSessions, account, a.Session)
+		switch {
+		case err != nil:
+			return err
+		case s.Offset != s.Length:
+			return ErrNotVerified
+		}
+		if err := endSession(tx, a, SessionComplete); err != nil {
+			return err
+		}
+		a.State = wire.StateVerified
+		return put(tx, bucketAttachments, account, id, a)
+	})
+}
+
+// Register binds a verified attachment.
+func (e *Embedded) Register(ctx context.Context, r Registration) (rec receipt.Receipt, fresh bool, err error) {
+	err = e.update(ctx, "register "+r.ID, func(tx *store.Tx) error {
+		rec, fresh, err = register(tx, r, wire.ServiceName+"/"+e.db.Epoch())
+		return err
+	})
+	return rec, fresh, err
+}
+
+func register(tx *store.Tx, r Registration, server string) (receipt.Receipt, bool, error) {
+	none := receipt.Receipt{}
+	a, err := get[Attachment](tx, bucketAttachments, r.By.Account, r.ID)
+	if err != nil {
+		return none, false, err
+	}
+	changed, fresh, err := a.register(r, server)
+	if err != nil {
+		return none, false, err
+	}
+	if fresh {
+		if a.Sequence, err = tx.Bucket(bucketRegistered).NextSequence(); err != nil {
+			return none, false, err
+		}
+		err := tx.Bucket(bucketRegistered).Put(key(a.Account, sequenceKey(a.Sequence)), []byte(a.ID))
+		if err != nil {
+			return none, false, err
+		}
+		m := Media{ID: a.MediaID, Account: a.Account, SHA256: a.Facts.SHA256, Length: a.Facts.Length, State: MediaReady}
+		if err := put(tx, bucketMedia, m.Account, m.ID, m); err != nil {
+			return none, false, err
+		}
+	}
+	if changed {
+		err = put(tx, bucketAttachments, a.Account, a.ID, a)
+	}
+	return *a.Receipt, fresh, err
+}
+
+// OpenSessions walks the open sessions, a page at a time.
+func (e *Embedded) OpenSessions(ctx context.Context, visit func(Session, error) error) error {
+	type row struct {
+		session Session
+		damage  error
+	}
+	var from []byte
+	for {
+		var page []row
+		err := e.view("list open sessions", func(tx *store.Tx) error {
+			return tx.Bucket(bucketOpen).Scan(nil, from, func(k, _ []byte, _ error) error {
+				if len(page) == scanPage {
+					return store.ErrStop
+				}
+				account, id := splitKey(k)
+				s, err := get[Session](tx, bucketSessions, account, id)
+				if errors.Is(err, store.ErrBadValue) || errors.Is(err, ErrNotFound) {
+					page = append(page, row{Session{ID: id, Account: account}, fmt.Errorf("%w: %w", ErrDamaged, err)})
+					return nil
+				}
+				page = append(page, row{session: s})
+				return err
+			})
+		})
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for _, r := range page {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := visit(r.session, r.damage); err != nil {
+				return err
+			}
+		}
+		last := page[len(page)-1].session
+		from = append(key(last.Account, last.ID), 0)
+	}
+}

@@ -1,0 +1,295 @@
+package storetest
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fieldgw/fieldgw/internal/receipt"
+	"github.com/fieldgw/fieldgw/internal/server/store"
+	"github.com/fieldgw/fieldgw/internal/wire"
+)
+
+// An offset moves from the confirmed value to a larger one within the length, and in no other way.
+func offsetsOnlyGrow(t *testing.T, s store.Store) {
+	out := reserve(t, s, reservation(t, newID(), facts(1, 10)))
+	id := out.Session.ID
+	must(t, s.Advance(t.Context(), "acme", id, 0, 4))
+	for _, step := range [][2]int64{{0, 4}, {4, 4}, {4, 3}, {4, 11}, {5, 6}} {
+		wantErr(t, s.Advance(t.Context(), "acme", id, step[0], step[1]), store.ErrOffset)
+	}
+	got, err := s.Session(t.Context(), "acme", id)
+	if err != nil || got.Offset != 4 || got.State != store.SessionOpen {
+		t.Fatalf("session %+v, %v", got, err)
+	}
+	wantErr(t, s.Advance(t.Context(), "acme", "other", 0, 1), store.ErrNotFound)
+}
+
+// After a void session the next reservation opens another one, a generation later; the old one stays void, and late
+// results for it change nothing.
+func voidOpensGeneration(t *testing.T, s store.Store) {
+	id := newID()
+	old := reserve(t, s, reservation(t, id, facts(1, 10)))
+	must(t, s.Advance(t.Context(), "acme", old.Session.ID, 0, 10))
+	must(t, s.Void(t.Context(), "acme", id, 1, store.VoidDigest))
+	must(t, s.Void(t.Context(), "acme", id, 1, store.VoidLost))
+	if a := attachment(t, s, "acme", id); a.Void != store.VoidDigest || a.Session != "" || a.State != wire.StateReserved {
+		t.Fatalf("void attachment %+v", a)
+	}
+	wantErr(t, s.Verified(t.Context(), "acme", id, 1), store.ErrDigest)
+	next := reserve(t, s, reservation(t, id, facts(1, 10)))
+	if next.Session == nil || next.Session.ID == old.Session.ID || next.Session.Offset != 0 ||
+		next.Attachment.Generation != 2 || next.Attachment.Void != "" {
+		t.Fatalf("next generation %+v", next)
+	}
+	must(t, s.Void(t.Context(), "acme", id, 1, store.VoidLost))
+	wantErr(t, s.Verified(t.Context(), "acme", id, 1), store.ErrGone)
+	wantErr(t, s.Advance(t.Context(), "acme", old.Session.ID, 10, 10), store.ErrGone)
+	if got, err := s.Session(t.Context(), "acme", old.Session.ID); err != nil || got.State != store.SessionVoid {
+		t.Fatalf("old session %+v, %v", got, err)
+	}
+	fill(t, s, next)
+	register(t, s, next.Attachment, receipt.Parent{})
+	wantErr(t, s.Void(t.Context(), "acme", id, 2, store.VoidLost), store.ErrState)
+}
+
+// A verified attachment whose content file is missing needs its bytes again; the session that brought them is void.
+func lostContent(t *testing.T, s store.Store) {
+	id := newID()
+	first := reserve(t, s, reservation(t, id, facts(1, 10)))
+	fill(t, s, first)
+	there := reservation(t, id, facts(1, 10))
+	there.Stored = true
+	if out := reserve(t, s, there); out.Session != nil || out.Attachment.State != wire.StateVerified {
+		t.Fatalf("verified attachment %+v", out)
+	}
+	again := reserve(t, s, reservation(t, id, facts(1, 10)))
+	if again.Session == nil || again.Attachment.Generation != 2 || again.Attachment.State != wire.StateReserved {
+		t.Fatalf("lost content %+v", again)
+	}
+	if old, err := s.Session(t.Context(), "acme", first.Session.ID); err != nil || old.State != store.SessionVoid {
+		t.Fatalf("old session %+v, %v", old, err)
+	}
+}
+
+// Verification is recorded once, at the full length of the present generation only.
+func verifiedNeedsAllBytes(t *testing.T, s store.Store) {
+	id := newID()
+	out := reserve(t, s, reservation(t, id, facts(1, 10)))
+	must(t, s.Advance(t.Context(), "acme", out.Session.ID, 0, 9))
+	wantErr(t, s.Verified(t.Context(), "acme", id, 1), store.ErrNotVerified)
+	wantErr(t, s.Verified(t.Context(), "acme", newID(), 1), store.ErrNotFound)
+	wantErr(t, s.Verified(t.Context(), "acme", id, 2), store.ErrGone)
+	must(t, s.Advance(t.Context(), "acme", out.Session.ID, 9, 10))
+	must(t, s.Verified(t.Context(), "acme", id, 1))
+	must(t, s.Verified(t.Context(), "acme", id, 1))
+	got, err := s.Session(t.Context(), "acme", out.Session.ID)
+	if err != nil || got.State != store.SessionComplete || got.Offset != 10 {
+		t.Fatalf("session %+v, %v", got, err)
+	}
+	empty := reserve(t, s, reservation(t, newID(), facts(2, 0)))
+	fill(t, s, empty)
+}
+
+// Only registered attachments are listed, in the order of their registration, page by page.
+func listIsRegisteredOnly(t *testing.T, s store.Store) {
+	var want []string
+	for n := range 5 {
+		out := reserve(t, s, reservation(t, newID(), facts(n, 10)))
+		if n%2 == 0 {
+			fill(t, s, out)
+			register(t, s, out.Attachment, receipt.Parent{})
+			want = append(want, out.Attachment.ID)
+		}
+	}
+	var got []string
+	after := uint64(0)
+	for {
+		page, err := s.Registered(t.Context(), "acme", after, 2)
+		must(t, err)
+		if len(page) == 0 {
+			break
+		}
+		for _, a := range page {
+			if a.Sequence <= after {
+				t.Fatalf("sequence %d after %d", a.Sequence, after)
+			}
+			after = a.Sequence
+			got = append(got, a.ID)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Fatalf("listed %v, want %v", got, want)
+	}
+}
+
+// Nothing of one account is found from another, and one ID or content may be in both. Prefixes are no exception.
+func accountsAreApart(t *testing.T, s store.Store) {
+	id := newID()
+	ours := reserve(t, s, reservation(t, id, facts(1, 10)))
+	fill(t, s, ours)
+	register(t, s, ours.Attachment, receipt.Parent{})
+	for _, account := range []string{"acm", "acme-2", "zeta"} {
+		_, err := s.Attachment(t.Context(), account, id)
+		wantErr(t, err, store.ErrNotFound)
+		_, err = s.Session(t.Context(), account, ours.Session.ID)
+		wantErr(t, err, store.ErrNotFound)
+		wantErr(t, s.Void(t.Context(), account, id, 1, store.VoidLost), store.ErrNotFound)
+		list, err := s.Registered(t.Context(), account, 0, 10)
+		if err != nil || len(list) != 0 {
+			t.Fatalf("account %s lists %v, %v", account, list, err)
+		}
+		theirs := reservation(t, id, facts(1, 10))
+		theirs.By.Account, theirs.Stored = account, true
+		out := reserve(t, s, theirs)
+		if !out.Created || out.Session == nil || out.Attachment.MediaID == ours.Attachment.MediaID {
+			t.Fatalf("account %s got %+v", account, out)
+		}
+	}
+}
+
+// A token is found by its hash within its account only; revoking it keeps it listed, with its first end.
+func tokens(t *testing.T, s store.Store) {
+	expires := start.Add(time.Hour)
+	hash := store.HashToken("secret text")
+	token := store.Token{ID: hash.ID(), Account: "acme", Device: "d", Hash: hash, CreatedAt: start, ExpiresAt: &expires}
+	must(t, s.CreateToken(t.Context(), token))
+	wantErr(t, s.CreateToken(t.Context(), token), store.ErrExists)
+	got, err := s.Token(t.Context(), "acme", hash)
+	if err != nil || got.Device != "d" || !got.Valid(start) || got.Valid(expires) {
+		t.Fatalf("token %+v, %v", got, err)
+	}
+	_, err = s.Token(t.Context(), "zeta", hash)
+	wantErr(t, err, store.ErrNotFound)
+	_, err = s.Token(t.Context(), "acme", store.HashToken("another text"))
+	wantErr(t, err, store.ErrNotFound)
+	for _, at := range []time.Time{start, start.Add(time.Minute)} {
+		revoked, err := s.RevokeToken(t.Context(), token.ID, at)
+		if err != nil || !revoked.RevokedAt.Equal(start) || revoked.Valid(start) {
+			t.Fatalf("revoked %+v, %v", revoked, err)
+		}
+	}
+	_, err = s.RevokeToken(t.Context(), "none", start)
+	wantErr(t, err, store.ErrNotFound)
+	all, err := s.Tokens(t.Context())
+	if err != nil || len(all) != 1 || all[0].RevokedAt == nil {
+		t.Fatalf("tokens %+v, %v", all, err)
+	}
+}
+
+// However many reserve one ID at once, one creates it, and all get one session and one media item.
+func concurrentReserve(t *testing.T, s store.Store) {
+	const callers = 64
+	id := newID()
+	out := make([]store.Reserved, callers)
+	var group sync.WaitGroup
+	for i := range callers {
+		group.Go(func() {
+			r := reservation(t, id, facts(1, 10))
+			r.By.Device = []string{"tablet-1", "tablet-2", "tablet-3"}[i%3]
+			var err error
+			if out[i], err = s.Reserve(t.Context(), r); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	created := 0
+	for _, o := range out {
+		if o.Created {
+			created++
+		}
+		if o.Session == nil || o.Session.ID != out[0].Session.ID || o.Attachment.MediaID != out[0].Attachment.MediaID {
+			t.Fatalf("got %+v and %+v", o, out[0])
+		}
+	}
+	if created != 1 {
+		t.Fatalf("%d callers created it", created)
+	}
+}
+
+// Of several who confirm from one offset, one succeeds.
+func concurrentAdvance(t *testing.T, s store.Store) {
+	out := reserve(t, s, reservation(t, newID(), facts(1, 100)))
+	results := make([]error, 16)
+	var group sync.WaitGroup
+	for i := range results {
+		group.Go(func() { results[i] = s.Advance(t.Context(), "acme", out.Session.ID, 0, int64(i+1)) })
+	}
+	group.Wait()
+	won := int64(0)
+	for i, err := range results {
+		switch {
+		case err == nil && won == 0:
+			won = int64(i + 1)
+		case err == nil:
+			t.Fatal("two succeeded")
+		default:
+			wantErr(t, err, store.ErrOffset)
+		}
+	}
+	if got, err := s.Session(t.Context(), "acme", out.Session.ID); err != nil || got.Offset != won {
+		t.Fatalf("offset %d, winner %d, %v", got.Offset, won, err)
+	}
+}
+
+// Exactly the open sessions are visited, over page borders, while visit changes them.
+func openSessions(t *testing.T, s store.Store) {
+	const sessions = 600
+	want := map[string]bool{}
+	for n := range sessions {
+		r := reservation(t, newID(), facts(n, 10))
+		r.MaxSessions = sessions + 1
+		out := reserve(t, s, r)
+		switch n % 3 {
+		case 0:
+			fill(t, s, out)
+		case 1:
+			must(t, s.Void(t.Context(), "acme", out.Attachment.ID, 1, store.VoidLost))
+		default:
+			want[out.Session.ID] = true
+		}
+	}
+	must(t, s.OpenSessions(t.Context(), func(got store.Session, damage error) error {
+		if damage != nil || !want[got.ID] {
+			t.Errorf("visited %+v, %v", got, damage)
+		}
+		delete(want, got.ID)
+		return s.Void(t.Context(), got.Account, got.AttachmentID, got.Generation, store.VoidLost)
+	}))
+	if len(want) > 0 {
+		t.Errorf("%d open sessions were not visited", len(want))
+	}
+	ended := errors.New("ended")
+	reserve(t, s, reservation(t, newID(), facts(sessions, 10)))
+	wantErr(t, s.OpenSessions(t.Context(), func(store.Session, error) error { return ended }), ended)
+}
+
+// All attachments of all accounts or of one are listed in pages, whatever their state.
+func attachmentsPages(t *testing.T, s store.Store) {
+	total := map[string]int{"": 0}
+	for n := range 7 {
+		r := reservation(t, newID(), facts(n, 10))
+		r.By.Account = []string{"acme", "acme-2"}[n%2]
+		reserve(t, s, r)
+		total[r.By.Account]++
+		total[""]++
+	}
+	for account, want := range total {
+		got, at, id := 0, account, ""
+		for {
+			page, err := s.Attachments(t.Context(), at, id, account != "", 2)
+			must(t, err)
+			if len(page) == 0 {
+				break
+			}
+			got += len(page)
+			at, id = page[len(page)-1].Account, page[len(page)-1].ID
+		}
+		if got != want {
+			t.Errorf("account %q: %d attachments, want %d", account, got, want)
+		}
+	}
+}

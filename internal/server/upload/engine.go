@@ -1,0 +1,150 @@
+package upload
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/fieldgw/fieldgw/internal/logging"
+	"github.com/fieldgw/fieldgw/internal/server/store"
+)
+
+// Limits bound what clients may ask of the data plane. Zero values are not allowed.
+type Limits struct {
+	// MaxAppend is the largest body of one append, in bytes.
+	MaxAppend int64
+	// Idle ends an append that received no byte for this long.
+	Idle time.Duration
+	// AppendsPerDevice bounds the appends of one device that move at the same time.
+	AppendsPerDevice int
+	// Verifications bounds the files that are read back at the same time.
+	Verifications int
+}
+
+// Engine takes bytes into sessions and verifies them. It may be used by any number of goroutines; one store has one
+// Engine.
+type Engine struct {
+	store  store.Store
+	files  *store.Files
+	limits Limits
+	log    *slog.Logger
+
+	flight   singleflight.Group
+	reading  chan struct{} // one element for each verification under way
+	buffers  sync.Pool
+	stopping chan struct{} // closed by Cut
+
+	mu      sync.Mutex
+	refuse  bool
+	moving  map[string]*pace // by account and session
+	devices map[string]int   // moving appends by account and device
+}
+
+// New returns an engine over records and files. It starts nothing.
+func New(records store.Store, files *store.Files, limits Limits, log *slog.Logger) *Engine {
+	return &Engine{
+		store: records, files: files, limits: limits, log: log,
+		reading:  make(chan struct{}, limits.Verifications),
+		buffers:  sync.Pool{New: func() any { return new([copyBuffer]byte) }},
+		stopping: make(chan struct{}),
+		moving:   map[string]*pace{},
+		devices:  map[string]int{},
+	}
+}
+
+// MaxAppend is the largest body of one append, in bytes.
+func (e *Engine) MaxAppend() int64 { return e.limits.MaxAppend }
+
+// claim makes p the one append of the session. Errors: ErrStopping, ErrBusy, ErrTooMany.
+func (e *Engine) claim(who store.Identity, session string, p *pace) (release func(), err error) {
+	at, device := who.Account+"/"+session, who.Account+"/"+who.Device
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.refuse:
+		return nil, ErrStopping
+	case e.moving[at] != nil:
+		return nil, ErrBusy
+	case e.devices[device] >= e.limits.AppendsPerDevice:
+		return nil, ErrTooMany
+	}
+	e.moving[at] = p
+	e.devices[device]++
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.moving, at)
+		if e.devices[device]--; e.devices[device] == 0 {
+			delete(e.devices, device)
+		}
+	}, nil
+}
+
+// Refuse makes every new append fail with ErrStopping; those that move go on.
+func (e *Engine) Refuse() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.refuse = true
+}
+
+// Cut ends the appends that move, each with its prefix confirmed, and the verifications under way, which begin again
+// when they are next asked for. It does not wait for them.
+func (e *Engine) Cut() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	select {
+	case <-e.stopping:
+		return nil
+	default:
+	}
+	e.refuse = true
+	close(e.stopping)
+	var errs []error
+	for _, p := range e.moving {
+		errs = append(errs, p.end(ErrStopping))
+	}
+	return errors.Join(errs...)
+}
+
+// Lost ends a verified attachment's claim to bytes whose file is missing: its device must send them again. It returns
+// store.ErrGone when that is recorded.
+func (e *Engine) Lost(ctx context.Context, a store.Attachment) error {
+	s := store.Session{
+		ID: a.Session, Account: a.Account, AttachmentID: a.ID, Generation: a.Generation, Length: a.Facts.Length, Offset: a.Facts.Length,
+	}
+	return e.lose(ctx, s, store.ErrLost)
+}
+
+// lose ends a session whose bytes are missing or cannot be trusted, and returns store.ErrGone when that is recorded.
+func (e *Engine) lose(ctx context.Context, s store.Session, cause error) error {
+	e.log.Error("upload session lost its bytes, the device must send them again", attachmentAttrs(s.Account, s.AttachmentID,
+		slog.Int(logging.KeyAttempt, s.Generation), slog.Int64(logging.KeyOffset, s.Offset), slog.Any(logging.KeyErr, cause))...)
+	if err := e.end(ctx, s, store.VoidLost); err != nil {
+		return err
+	}
+	return store.ErrGone
+}
+
+// end voids a session and removes its data file, which nothing needs any more; what stays of it the next start removes.
+func (e *Engine) end(ctx context.Context, s store.Session, why store.VoidReason) error {
+	if err := e.store.Void(ctx, s.Account, s.AttachmentID, s.Generation, why); err != nil {
+		return err
+	}
+	if s.ID == "" {
+		return nil // it was verified without bytes of its own
+	}
+	if err := e.files.Discard(s.Account, s.ID); err != nil {
+		e.log.Warn("data file of an ended upload session stays until the next start",
+			attachmentAttrs(s.Account, s.AttachmentID, slog.Any(logging.KeyErr, err))...)
+	}
+	return nil
+}
+
+// attachmentAttrs are the attributes by which a log line names an attachment.
+func attachmentAttrs(account, id string, more ...any) []any {
+	return append([]any{slog.String(logging.KeyAccount, account), slog.String(logging.KeyAttachment, id)}, more...)
+}

@@ -1,0 +1,65 @@
+package upload
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fieldgw/fieldgw/internal/durable"
+	"github.com/fieldgw/fieldgw/internal/server/store"
+	"github.com/fieldgw/fieldgw/internal/wire"
+)
+
+// Errors of the data plane; those of package store come through as they are.
+var (
+	// ErrBusy is returned by Append while another append of the session is moving.
+	ErrBusy = errors.New("another append of this session is moving")
+	// ErrTooMany is returned by Append while the device has its largest number of appends moving.
+	ErrTooMany = errors.New("this device has too many appends moving")
+	// ErrAppendLimit is returned by Append for a body that exceeds the declared length or the largest append. Nothing
+	// of it is kept.
+	ErrAppendLimit = errors.New("append exceeds the declared length or the largest append")
+	// ErrIdle is returned by Append when no byte arrived for the idle time. What had arrived is confirmed.
+	ErrIdle = errors.New("no byte arrived for too long")
+	// ErrBody is returned by Append when the body ended early. What had arrived is confirmed.
+	ErrBody = errors.New("body ended early")
+	// ErrStopping is returned while the server stops. What had arrived is confirmed.
+	ErrStopping = errors.New("server is stopping")
+)
+
+// refusals says what a client is told for each error. Order matters where an error wraps several.
+var refusals = []struct {
+	err    error
+	code   wire.Code
+	detail string
+}{
+	{ErrBusy, wire.CodeBusy, "another append of this session is moving"},
+	{ErrTooMany, wire.CodeTooMany, "this device has too many appends moving"},
+	{ErrAppendLimit, wire.CodeAppendLimit, "the body exceeds the declared length or the largest append; nothing of it was kept"},
+	{ErrIdle, wire.CodeTimeout, "no byte arrived for too long; what had arrived is confirmed"},
+	{ErrBody, wire.CodeInvalid, "the body ended early; what had arrived is confirmed"},
+	{ErrStopping, wire.CodeShuttingDown, "the server is stopping"},
+	{context.Canceled, wire.CodeShuttingDown, "the request was given up"},
+	{store.ErrDigest, wire.CodeDigestMismatch, "the stored bytes are not the declared ones; reserve again and send from the start"},
+	{store.ErrGone, wire.CodeSessionGone, "the upload session is gone; reserve again"},
+	{store.ErrNotFound, wire.CodeNotFound, "no such attachment or upload session"},
+	{store.ErrConflict, wire.CodeIdentityConflict, "this ID is known with another length, sha256 or role"},
+	{store.ErrOffset, wire.CodeOffsetMismatch, "the append does not start at the confirmed offset"},
+	{store.ErrNotVerified, wire.CodeNotVerified, "bytes are missing"},
+	{store.ErrParent, wire.CodeParentPolicy, "the attachment is registered with another parent"},
+	{store.ErrTooManySessions, wire.CodeTooMany, "the account has too many open upload sessions"},
+	{store.ErrFull, wire.CodeServerFull, "the server has no room for this"},
+}
+
+// Refusal returns the problem code and the sentence for an error of this package or of package store. Whatever is not
+// in the table is internal: the caller logs it, and the client learns no more than that.
+func Refusal(err error) (wire.Code, string) {
+	for _, r := range refusals {
+		if errors.Is(err, r.err) {
+			return r.code, r.detail
+		}
+	}
+	if durable.IsNoSpace(err) {
+		return wire.CodeServerFull, "the server has no room for this"
+	}
+	return wire.CodeInternal, "the server could not do this; its log says why"
+}

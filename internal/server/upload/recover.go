@@ -1,0 +1,95 @@
+package upload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/fieldgw/fieldgw/internal/logging"
+	"github.com/fieldgw/fieldgw/internal/server/store"
+	"github.com/fieldgw/fieldgw/internal/wire"
+)
+
+// Recover brings files and records together after a start, before any request. Every open session's data file is cut
+// down to its confirmed offset; a file that is shorter than that or missing makes the session void, since a confirmed
+// offset never decreases. Data files that no open session names are removed. Contents are never touched.
+func (e *Engine) Recover(ctx context.Context) error {
+	err := e.store.OpenSessions(ctx, func(s store.Session, damage error) error {
+		if damage != nil {
+			e.log.Error("record of an upload session is damaged, the device must send its bytes again",
+				slog.String(logging.KeyAccount, s.Account), slog.Any(logging.KeyErr, damage))
+			return nil
+		}
+		err := e.settle(ctx, s)
+		if errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrNotFound) {
+			e.log.Error("record of an attachment is damaged", attachmentAttrs(s.Account, s.AttachmentID, slog.Any(logging.KeyErr, err))...)
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("recover uploads: %w", err)
+	}
+	err = e.files.Uploads(func(account, session string) error {
+		if !store.IsSessionID(session) {
+			e.log.Warn("file among the uploads is none of ours, it stays", slog.String(logging.KeyAccount, account), slog.String(logging.KeyPath, session))
+			return nil
+		}
+		s, err := e.store.Session(ctx, account, session)
+		switch {
+		case err == nil && s.State == store.SessionOpen, errors.Is(err, store.ErrDamaged):
+			return nil // a damaged record may name this file: it stays
+		case err != nil && !errors.Is(err, store.ErrNotFound):
+			return err
+		}
+		if err := e.files.Discard(account, session); err != nil {
+			e.log.Warn("data file without an open upload session cannot be removed", slog.String(logging.KeyAccount, account),
+				slog.Any(logging.KeyErr, err))
+			return nil
+		}
+		e.log.Info("data file without an open upload session removed", slog.String(logging.KeyAccount, account))
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("recover uploads: %w", err)
+	}
+	return nil
+}
+
+func (e *Engine) settle(ctx context.Context, s store.Session) error {
+	shortened, err := e.files.Settle(s.Account, s.ID, s.Offset)
+	if errors.Is(err, store.ErrLost) {
+		moved, merr := e.moved(ctx, s)
+		if merr != nil || moved {
+			return merr
+		}
+		if err := e.lose(ctx, s, err); !errors.Is(err, store.ErrGone) {
+			return err
+		}
+		return nil
+	}
+	if err != nil {
+		// The next append cuts the file itself, or fails; either way it is this session's trouble alone.
+		e.log.Error("data file of an upload session cannot be brought to its confirmed offset",
+			attachmentAttrs(s.Account, s.AttachmentID, slog.Any(logging.KeyErr, err))...)
+		return nil
+	}
+	if shortened {
+		e.log.Info("unconfirmed bytes cut off", attachmentAttrs(s.Account, s.AttachmentID, slog.Int64(logging.KeyOffset, s.Offset))...)
+	}
+	return nil
+}
+
+// moved reports whether a complete session's file became the content already and only the record is missing; the next
+// verification reads it there.
+func (e *Engine) moved(ctx context.Context, s store.Session) (bool, error) {
+	if s.Offset != s.Length {
+		return false, nil
+	}
+	a, err := e.store.Attachment(ctx, s.Account, s.AttachmentID)
+	if err != nil || a.State != wire.StateReserved {
+		return false, err
+	}
+	return e.files.Stored(a.Account, a.Facts.SHA256, a.Facts.Length)
+}

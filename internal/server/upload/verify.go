@@ -1,0 +1,108 @@
+package upload
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/fieldgw/fieldgw/internal/logging"
+	"github.com/fieldgw/fieldgw/internal/server/store"
+	"github.com/fieldgw/fieldgw/internal/wire"
+)
+
+// Verify makes sure that the attachment is verified or registered, reading its bytes back where that is still to be
+// done, and returns its record. It may be called at any time and any number of times; calls for one attachment share
+// one reading. Errors: store.ErrNotFound, store.ErrNotVerified while bytes are missing, store.ErrDigest when the stored
+// bytes were not the declared ones, store.ErrGone when they are lost, ErrStopping. With store.ErrNotVerified the record
+// is returned too.
+func (e *Engine) Verify(ctx context.Context, account, id string) (store.Attachment, error) {
+	a, _, err := e.unverified(ctx, account, id)
+	if err != nil || a.State != wire.StateReserved {
+		return a, err
+	}
+	_, err, _ = e.flight.Do(account+"/"+id, func() (any, error) {
+		ctx := context.WithoutCancel(ctx) // others may wait for the same reading
+		a, s, err := e.unverified(ctx, account, id)
+		if err != nil || a.State != wire.StateReserved {
+			return nil, err
+		}
+		return nil, e.verify(ctx, a, s)
+	})
+	if err != nil {
+		return a, err
+	}
+	return e.store.Attachment(ctx, account, id)
+}
+
+// unverified returns an attachment and, while it is reserved, its session with every byte confirmed.
+func (e *Engine) unverified(ctx context.Context, account, id string) (store.Attachment, store.Session, error) {
+	a, err := e.store.Attachment(ctx, account, id)
+	if err != nil || a.State != wire.StateReserved {
+		return a, store.Session{}, err
+	}
+	if err := a.Void.Err(); err != nil {
+		return a, store.Session{}, err
+	}
+	s, err := e.store.Session(ctx, account, a.Session)
+	if errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrNotFound) {
+		return a, s, errors.Join(store.ErrGone, err) // the next reserve opens another
+	}
+	if err == nil && s.Offset < s.Length {
+		err = store.ErrNotVerified
+	}
+	return a, s, err
+}
+
+// verify reads the stored bytes back, makes them the account's content and records that. Each step may be repeated.
+func (e *Engine) verify(ctx context.Context, a store.Attachment, s store.Session) error {
+	select {
+	case e.reading <- struct{}{}:
+		defer func() { <-e.reading }()
+	case <-e.stopping:
+		return ErrStopping
+	}
+	if err := e.goOn(); err != nil {
+		return err
+	}
+	found, err := e.files.Measure(s, a.Facts.SHA256, e.goOn)
+	if errors.Is(err, store.ErrLost) {
+		return e.lose(ctx, s, err)
+	}
+	if err != nil {
+		return err
+	}
+	if found.Length != a.Facts.Length || found.SHA256 != a.Facts.SHA256 {
+		e.log.Warn("attachment has other bytes than declared, its session is void", attachmentAttrs(a.Account, a.ID,
+			slog.Int(logging.KeyAttempt, a.Generation), slog.Int64(logging.KeyBytes, found.Length))...)
+		if err := e.end(ctx, s, store.VoidDigest); err != nil {
+			return err
+		}
+		return store.ErrDigest
+	}
+	replaced, err := e.files.Keep(a.Account, s.ID, found)
+	if errors.Is(err, store.ErrLost) {
+		return e.lose(ctx, s, err)
+	}
+	if err != nil {
+		return err
+	}
+	if replaced {
+		e.log.Warn("content file of another length was replaced", attachmentAttrs(a.Account, a.ID)...)
+	}
+	if err := e.store.Verified(ctx, a.Account, a.ID, a.Generation); err != nil {
+		return err
+	}
+	e.log.Info("attachment verified", attachmentAttrs(a.Account, a.ID, slog.Int(logging.KeyAttempt, a.Generation),
+		slog.Int64(logging.KeyBytes, found.Length))...)
+	return nil
+}
+
+// goOn ends a reading when the server stops.
+func (e *Engine) goOn() error {
+	select {
+	case <-e.stopping:
+		return ErrStopping
+	default:
+		return nil
+	}
+}
