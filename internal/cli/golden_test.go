@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/control"
+	"github.com/fieldgw/fieldgw/internal/receipt"
+)
+
+// Everything delivered: one look says so.
+func TestHealthy(t *testing.T) {
+	g := newGateway(t)
+	g.golden(t, "empty", "status --check", "list", "list -o json", "list -o yaml", "list --not-taken", "list --not-taken -o json", "records")
+	e := delivered(file(1, "pump-room.jpg", 2_345_678, attachment.Reconciled, 3*time.Hour), 80*time.Minute)
+	e.Receipt = &receipt.Receipt{Grade: receipt.RegisteredDurable, Server: "evidence.example.org", RegisteredAt: ago(80 * time.Minute), MediaID: "m-4711"}
+	e.Manifest.Delivery.MediaID = "m-4711"
+	e.Manifest.Parent.ServerID = "4711"
+	e.Journal = append(e.Journal,
+		control.JournalRow{Seq: 9, At: ago(81 * time.Minute), Event: attachment.EventVerified, From: attachment.Uploading, To: attachment.Uploaded},
+		control.JournalRow{Seq: 10, At: ago(80 * time.Minute), Event: attachment.EventRegistered, From: attachment.Uploaded, To: attachment.Reconciled})
+	g.Add(e)
+	g.Set(func(s *control.Status) { s.Sending.LastDelivery = ptr(ago(80 * time.Minute)) })
+	g.golden(t, "healthy", "status --check", "list", "list -o wide", "records", "records INS-117", "records INS-118",
+		"show "+control.ShortID(fixedID(1)), "version", "status -o json", "show "+string(fixedID(1))+" -o json")
+}
+
+// No coverage: what waits, why, since when, what was confirmed, when it goes on, and what is on its way.
+func TestWaiting(t *testing.T) {
+	g := newGateway(t)
+	g.Add(delivered(file(1, "arrival.jpg", 2_000_000, attachment.Reconciled, 26*time.Hour), 25*time.Hour))
+	partly := waiting(file(2, "pump-room.mp4", 6_100_000_000, attachment.Ready, 2*time.Hour), attachment.HoldOffline)
+	partly.Confirmed = ptr(int64(2_700_000_000))
+	partly.Manifest.Delivery.Attempts, partly.Manifest.Delivery.Failures = 3, 1
+	partly.Manifest.Delivery.Session = attachment.Session{ID: "u-77", Generation: 2}
+	partly.LastError = &control.LastError{Code: attachment.HoldServerError, Message: "the server answered with an error page", At: ago(125 * time.Minute), Status: 502}
+	g.Add(partly)
+	backoff := waiting(file(3, "boiler plate.jpg", 3_141_592, attachment.Ready, 12*time.Minute), attachment.HoldBackoff)
+	backoff.Waiting.NextAttempt = ptr(clock().Add(4*time.Minute + 10*time.Second))
+	g.Add(backoff)
+	paused := waiting(file(4, "übersicht-anlage-mit-einem-sehr-langen-namen.pdf", 620_000, attachment.Ready, 90*time.Second), attachment.HoldPaused)
+	paused.Manifest.Paused = true
+	g.Add(paused)
+	sent := file(5, "sent.jpg", 999, attachment.Uploaded, time.Minute)
+	sent.Manifest.Delivery.Grade, sent.Manifest.Delivery.Verified = "verified-digest", true
+	sent.Confirmed = ptr(int64(999))
+	sent.Manifest.Parent = attachment.Parent{}
+	g.Add(sent)
+	g.Set(func(s *control.Status) {
+		s.Sending.Channel = control.Why(attachment.HoldOffline, "", ago(123*time.Minute))
+		s.Sending.LastDelivery = ptr(ago(25 * time.Hour))
+		s.NextAttempt = ptr(clock().Add(4*time.Minute + 10*time.Second))
+		s.Storage.State, s.Storage.FreeBytes = control.StorageWarn, 60_000_000
+		s.Problems = []control.Problem{{Code: "storage_low", Severity: control.SeverityWarning, Message: "Free space is getting low.", Action: "Free space on the volume."}}
+	})
+	g.golden(t, "waiting", "status --check", "list", "list -o wide", "list --condition waiting,paused", "list --parent INS-117 --older-than 1h",
+		"list --older-than 2d", "list --quiet --older-than 1d", "records", "show "+control.ShortID(fixedID(2)), "list --condition waiting -o json",
+		"list --condition waiting -o yaml")
+}
+
+// Paths that stay in the capture directories, each with its reason, and a directory that is not there.
+func TestNotTaken(t *testing.T) {
+	g := newGateway(t)
+	for i, n := range []struct {
+		path string
+		size int64
+		code attachment.Code
+	}{
+		{"/var/lib/fieldgw/capture/INS-117/still.mp4", 1_234_567, attachment.NotTakenOpen},
+		{"/var/lib/fieldgw/capture/INS-117/secret.pdf", 20, attachment.NotTakenPermission},
+		{"/media/card/DCIM/1.jpg", 0, attachment.NotTakenEmpty},
+	} {
+		g.AddNotTaken(control.NotTaken{
+			Watch: "camera", Path: attachment.NameOf(n.path), Size: n.size,
+			Waiting: *control.Why(n.code, "", ago(time.Duration(i)*time.Hour+time.Minute)),
+		})
+	}
+	g.Set(func(s *control.Status) {
+		s.Watches = append(s.Watches, control.WatchStatus{
+			Name: "card", Path: attachment.NameOf("/media/card"), Reason: attachment.NotTakenUnavailable, Since: ptr(ago(50 * time.Hour)),
+		})
+	})
+	g.golden(t, "not-taken", "status --check", "list --not-taken", "list --not-taken -o yaml")
+}
+
+// A file that needs a person: the first line says so, show says what to do, and status --check has its exit code.
+func TestAttention(t *testing.T) {
+	g := newGateway(t)
+	g.Add(waiting(file(1, "pump-room.jpg", 2_000_000, attachment.Ready, time.Hour), attachment.HoldQueued))
+	bad := waiting(file(2, "setup.exe", 9_000_000, attachment.Attention, 2*time.Hour), attachment.NeedsMediaType)
+	bad.Manifest.Problem = &attachment.Problem{Code: attachment.NeedsMediaType, Since: ago(time.Hour), Detail: "application/x-dosexec is not allowed"}
+	bad.Manifest.Source.Kept = "no lease on this filesystem"
+	bad.Journal = append(bad.Journal, control.JournalRow{
+		Seq: 12, At: ago(time.Hour), Event: attachment.EventAttention, From: attachment.Uploading, To: attachment.Attention, Reason: "media_type",
+		Detail: "application/x-dosexec is not allowed",
+	}, control.JournalRow{
+		Seq: 13, At: ago(30 * time.Minute), Event: attachment.EventPaused, From: attachment.Attention, To: attachment.Attention, Reason: "asked the office", By: "uid 1000 (anna)",
+	})
+	g.Add(bad)
+	g.golden(t, "attention", "status", "status --check", "list", "records", "show "+control.ShortID(fixedID(2)))
+}
+
+// A damaged queue: said first, nothing claimed about counts, and every other question is refused with what to do.
+func TestDegraded(t *testing.T) {
+	g := newGateway(t)
+	g.Set(func(s *control.Status) { s.Degraded = ptr("bucket items: 12 entries counted, 11 found.") })
+	g.Fail(control.Refuse(control.CodeQueueUnavailable, "bucket items: 12 entries counted, 11 found"))
+	g.golden(t, "degraded", "status --check", "list", "records", "show 0197f3a2", "retry --all", "list -o json")
+}
+
+// No server yet: files are kept and that is said; nobody is told that they are moving.
+func TestNotConfigured(t *testing.T) {
+	g := newGateway(t)
+	g.Set(func(s *control.Status) {
+		s.Configured, s.Sending, s.Device, s.Account, s.Watches = false, control.Sending{}, "", "", nil
+		s.Sending.Channel = control.Why(attachment.HoldNotConfigured, "", ago(time.Hour))
+	})
+	g.golden(t, "not-configured-empty", "status")
+	g.Add(waiting(file(1, "pump-room.jpg", 2_000_000, attachment.Ready, time.Hour), attachment.HoldNotConfigured))
+	g.golden(t, "not-configured", "status --check", "list")
+}
+
+// The remaining first lines: each kind of state has its own word.
+func TestHeadlines(t *testing.T) {
+	busy := func(g *gateway) {
+		e := file(1, "pump-room.jpg", 2_000_000, attachment.Uploading, time.Minute)
+		e.Confirmed = ptr(int64(1_000_000))
+		g.Add(e)
+		g.Add(waiting(file(2, "boiler.jpg", 1_000_000, attachment.Ready, time.Minute), attachment.HoldQueued))
+	}
+	one := func(g *gateway) {
+		g.Add(waiting(file(1, "pump-room.jpg", 2_000_000, attachment.Ready, time.Minute), attachment.HoldQueued))
+	}
+	channel := func(code attachment.Code) func(*control.Status) {
+		return func(s *control.Status) {
+			s.Sending.Channel = control.Why(code, "", ago(10*time.Minute))
+			s.Sending.Paused = code == attachment.HoldChannelPaused
+		}
+	}
+	for name, c := range map[string]struct {
+		fill   func(*gateway)
+		change func(*control.Status)
+	}{
+		"sending":         {busy, func(*control.Status) {}},
+		"waiting-turn":    {one, func(*control.Status) {}},
+		"paused":          {busy, channel(attachment.HoldChannelPaused)},
+		"credentials":     {one, channel(attachment.HoldCredentials)},
+		"offline-but-all": {func(*gateway) {}, channel(attachment.HoldOffline)},
+		"blocked": {busy, func(s *control.Status) {
+			s.Capture.Blocked = control.Why(attachment.HoldStorageReserve, "", ago(time.Minute))
+			s.Storage.State, s.Storage.FreeBytes = control.StorageBlocked, 20_000_000
+		}},
+		"error": {one, func(s *control.Status) {
+			s.Problems = []control.Problem{{Code: "clock", Severity: control.SeverityError, Message: "The clock is wrong.", Action: "Set the clock."}}
+			s.Storage.State = control.StorageUnknown
+		}},
+		"attention-offline": {func(g *gateway) {
+			one(g)
+			e := waiting(file(2, "a", 1, attachment.Attention, time.Minute), attachment.NeedsPayloadMissing)
+			e.Manifest.Problem, e.Copy, e.Path = &attachment.Problem{Code: attachment.NeedsPayloadMissing}, control.CopyMissing, ""
+			g.Add(e)
+			e = waiting(file(3, "b", 1, attachment.Review, time.Minute), attachment.NeedsRefused)
+			e.Manifest.Problem = &attachment.Problem{Code: attachment.NeedsRefused}
+			g.Add(e)
+		}, channel(attachment.HoldOffline)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGateway(t)
+			c.fill(g)
+			g.Set(c.change)
+			g.golden(t, "headline-"+name, "status --check")
+		})
+	}
+}
+
+// Names from outside cannot move the cursor, colour the screen, turn the line around, break a row or shift the columns.
+func TestHostileNames(t *testing.T) {
+	g := newGateway(t)
+	const evil = "a\x1b[2J\x1b]0;owned\x07\nfieldgwctl: all is well\u202egpj.exe\u200b\xff"
+	e := waiting(file(1, evil, 5, attachment.Ready, time.Minute), attachment.HoldQueued)
+	e.Manifest.Parent.LocalID = attachment.NameOf("INS\r\n\x1b[31m\u2066")
+	e.Waiting.Message = "line\nbreak \x1b[1m"
+	e.Path, e.Manifest.MediaType = "/spool/\x1b[0m", "image/\u202ejpeg"
+	e.LastError = &control.LastError{Code: "x\x07", Message: "an\x1b[5merror", At: ago(time.Minute)}
+	g.Add(e)
+	wide := waiting(file(2, "点検写真.jpg", 5, attachment.Ready, time.Minute), attachment.HoldQueued)
+	g.Add(wide)
+	emoji := waiting(file(3, "👩‍🔧é.jpg", 5, attachment.Ready, time.Minute), attachment.HoldQueued)
+	g.Add(emoji)
+	g.AddNotTaken(control.NotTaken{Watch: "w\x1b", Path: attachment.NameOf(evil), Waiting: *control.Why(attachment.NotTakenOpen, "", ago(time.Minute))})
+	g.Set(func(s *control.Status) {
+		s.Device, s.Sending.Endpoint = "tablet\x1b[7m", "https://x\x07"
+		s.Problems = []control.Problem{{Severity: control.SeverityWarning, Message: "watch\n\x1b[2K", Action: "\u202edo"}}
+		s.Watches[0].Path, s.Watches[0].Available, s.Watches[0].Message = attachment.NameOf("/a\nb"), false, "gone\x1b"
+	})
+	g.golden(t, "hostile", "status", "list", "list -o wide", "list --not-taken", "records", "show "+control.ShortID(fixedID(1)),
+		"list -o json", "list -o yaml", "pause "+control.ShortID(fixedID(1)), "wait --for needs-attention --timeout 1ms "+control.ShortID(fixedID(1)))
+}

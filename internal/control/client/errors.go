@@ -1,0 +1,30 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+)
+
+// Errors of the way to the daemon. What the daemon itself refuses is a *control.Error.
+var (
+	// ErrNotRunning is returned when nobody answers at the socket.
+	ErrNotRunning = errors.New("fieldgwd is not running")
+	// ErrNotPermitted is returned when this user may not connect to the socket.
+	ErrNotPermitted = errors.New("no permission for the control socket")
+	// ErrBadAnswer is returned when the answer is not what the control API says, or is too large.
+	ErrBadAnswer = errors.New("the answer cannot be understood")
+	// ErrFileChanged is returned by Submit when a file had more or fewer bytes than it was announced with.
+	ErrFileChanged = errors.New("the file changed while it was read")
+)
+
+// dialError gives a failure to connect its meaning.
+func dialError(err error) error {
+	switch {
+	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
+		return fmt.Errorf("%w: %w", ErrNotPermitted, err)
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("%w: %w", ErrNotRunning, err)
+	}
+	return err
+}
