@@ -1,0 +1,111 @@
+package watch
+
+import (
+	"fmt"
+	"path"
+	"strings"
+)
+
+// ownPrefix begins the names that fieldgw itself gives to a source while it releases it. They are never candidates and
+// never listed: intake knows them.
+const ownPrefix = ".fieldgw-"
+
+// temporarySuffixes end the names of files that some program has not finished: browsers, curl and wget wrappers, WinSCP,
+// editors. Letters of either case match, since FAT knows no case.
+var temporarySuffixes = []string{"~", ".part", ".partial", ".filepart", ".tmp", ".crdownload"}
+
+// naming is what a base name alone decides.
+type naming int
+
+const (
+	nameTaken     naming = iota // may become a candidate
+	nameSkipped                 // not this watch's business: left out silently
+	nameTemporary               // another program's unfinished file: listed
+)
+
+// nameRules are a watch's patterns on base names (path.Match).
+type nameRules struct{ include, exclude []string }
+
+// check returns what is wrong with the patterns.
+func (r nameRules) check() error {
+	for _, pattern := range append(append([]string(nil), r.include...), r.exclude...) {
+		if _, err := path.Match(pattern, ""); err != nil {
+			return fmt.Errorf("pattern %q: %w", pattern, err)
+		}
+	}
+	return nil
+}
+
+// judge decides about the base name of a file. Exclusion is stronger than inclusion, and a temporary name is temporary
+// even where a pattern includes it.
+func (r nameRules) judge(name string) naming {
+	switch {
+	case strings.HasPrefix(name, ownPrefix), matches(r.exclude, name):
+		return nameSkipped
+	case len(r.include) > 0 && !matches(r.include, name):
+		return nameSkipped
+	case temporary(name):
+		return nameTemporary
+	}
+	return nameTaken
+}
+
+func matches(patterns []string, name string) bool {
+	for _, pattern := range patterns {
+		// check refused malformed patterns, which are the only error.
+		if ok, err := path.Match(pattern, name); ok && err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// temporary reports whether a base name says that its file is not finished. Names that begin with a dot are all
+// temporary: hidden files, rsync's .NAME.XXXXXX, and the temporary files of most programs.
+func temporary(name string) bool {
+	if hidden(name) {
+		return true
+	}
+	for _, suffix := range temporarySuffixes {
+		if n := len(name) - len(suffix); n >= 0 && strings.EqualFold(name[n:], suffix) {
+			return true
+		}
+	}
+	return false
+}
+
+// hidden reports whether a file or a directory is hidden. Hidden directories are not entered: they are rsync's partial
+// files, a desktop's wastebasket, thumbnails.
+func hidden(name string) bool { return strings.HasPrefix(name, ".") }
+
+// parentOf returns the first directory of a relative path, which names the record that the file belongs to; empty for a
+// file that lies directly in the root.
+func parentOf(rel string) string {
+	if first, _, nested := strings.Cut(rel, "/"); nested {
+		return first
+	}
+	return ""
+}
+
+// below returns path relative to root, both clean and absolute; "" for the root itself.
+func below(root, path string) (rel string, ok bool) {
+	if path == root {
+		return "", true
+	}
+	if root == "/" {
+		return strings.CutPrefix(path, "/")
+	}
+	rest, ok := strings.CutPrefix(path, root)
+	if !ok {
+		return "", false
+	}
+	return strings.CutPrefix(rest, "/")
+}
+
+// join appends a base name to a directory's clean path. Unlike filepath.Join it never changes the bytes of either.
+func join(dir, name string) string {
+	if dir == "/" {
+		return dir + name
+	}
+	return dir + "/" + name
+}
