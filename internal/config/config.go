@@ -76,7 +76,7 @@ type Retry struct {
 	First  DurationRange `toml:"first"`
 	Second DurationRange `toml:"second"`
 	Third  DurationRange `toml:"third"`
-	Cap    DurationRange `toml:"cap"` // every attempt after the third
+	Cap    DurationRange `toml:"cap"` // what later waits grow to, doubling
 }
 
 // Control is the table [control]: the local socket that fieldgwctl talks to.

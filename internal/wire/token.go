@@ -56,9 +56,12 @@ func ParseToken(text string) (Token, error) {
 	return t, nil
 }
 
-// ValidName reports whether s may name an account or a device: 1 to 63 of a-z, 0-9 and hyphen.
+// Unassigned names no account: a device keeps under it what it captures before it has a credential.
+const Unassigned = "unassigned"
+
+// ValidName reports whether s may name an account or a device: 1 to 63 of a-z, 0-9 and hyphen, and not Unassigned.
 func ValidName(s string) bool {
-	if s == "" || len(s) > maxName {
+	if s == "" || len(s) > maxName || s == Unassigned {
 		return false
 	}
 	for _, c := range []byte(s) {

@@ -1,0 +1,23 @@
+package remote
+
+import (
+	"fmt"
+
+	"github.com/fieldgw/fieldgw/internal/wire"
+)
+
+// Token is what a token's text says in clear, so that a device that is offline knows whom it works for.
+type Token struct {
+	Account string
+	Device  string
+}
+
+// ParseToken reads the text of a token (wire.ParseToken) and keeps what is not secret. Errors wrap ErrBadToken and contain
+// no part of the text.
+func ParseToken(text string) (Token, error) {
+	t, err := wire.ParseToken(text)
+	if err != nil {
+		return Token{}, fmt.Errorf("%w: %w", ErrBadToken, err)
+	}
+	return Token{Account: t.Account, Device: t.Device}, nil
+}

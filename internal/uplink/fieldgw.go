@@ -1,0 +1,222 @@
+package uplink
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/receipt"
+	"github.com/fieldgw/fieldgw/internal/remote"
+	"github.com/fieldgw/fieldgw/internal/wire"
+)
+
+// Fieldgw is the driver for fieldgw-server: the control plane of docs/protocol.md, and tus 1.0.0's core protocol for the
+// bytes.
+type Fieldgw struct{ client *remote.Client }
+
+// NewFieldgw returns the driver that sends through client.
+func NewFieldgw(client *remote.Client) *Fieldgw { return &Fieldgw{client: client} }
+
+// Name returns the name in the configuration.
+func (f *Fieldgw) Name() string { return "fieldgw" }
+
+// Capabilities returns all of them: the protocol demands each.
+func (f *Fieldgw) Capabilities() Capabilities {
+	return Capabilities{Resume: true, ConfirmedOffsets: true, Digests: true, ConditionalCreate: true}
+}
+
+// Reserve is PUT /v1/attachments/{id}.
+func (f *Fieldgw) Reserve(ctx context.Context, m *attachment.Manifest) (Reservation, error) {
+	message := reserveMessage(m)
+	if err := message.Validate(); err != nil {
+		return Reservation{}, remote.Fail(remote.StepReserve, remote.KindRequest, err)
+	}
+	resp, err := f.client.Do(ctx, remote.Request{
+		Step: remote.StepReserve, Method: http.MethodPut, Path: resource(m.ID), Message: message,
+		Header: http.Header{wire.HeaderIdempotencyKey: {strconv.Quote(string(m.ID))}},
+	})
+	if err != nil {
+		return Reservation{}, err
+	}
+	a, err := readAttachment(resp, m.ID)
+	if err != nil {
+		return Reservation{}, err
+	}
+	res := Reservation{MediaID: a.MediaID}
+	switch {
+	case a.State == wire.StateRegistered:
+		res.Receipt = a.Receipt
+	case a.State == wire.StateVerified:
+		res.Verified = &Verdict{Length: *a.Length, SHA256: a.SHA256}
+	default:
+		if a.Upload == nil || a.Upload.MaxAppend < 0 || !slices.Contains(a.Upload.Dialects, wire.DialectTus) {
+			return Reservation{}, incomplete(resp, a, "has no upload that this device can use")
+		}
+		res.BytesNeeded, res.Offset, res.MaxAppend = true, a.Upload.Offset, a.Upload.MaxAppend
+		u, err := resp.Resolve(a.Upload.URL)
+		if err != nil {
+			return Reservation{}, resp.Foreign(err)
+		}
+		res.Session = attachment.Session{ID: path.Base(u.Path), URL: u.String(), Generation: a.Generation}
+	}
+	return res, nil
+}
+
+func reserveMessage(m *attachment.Manifest) *wire.Reserve {
+	return &wire.Reserve{
+		Length: m.Length, SHA256: m.SHA256.String(), Role: wire.Role(m.Role), Of: string(m.Of), MediaType: m.MediaType,
+		Filename: m.Filename.Text, FilenameRaw: m.Filename.Raw, CapturedAt: m.CapturedAt.UTC(), Parent: parentOf(m),
+		ProposedMediaID: m.Delivery.ProposedMediaID,
+	}
+}
+
+func parentOf(m *attachment.Manifest) receipt.Parent {
+	return receipt.Parent{LocalID: m.Parent.LocalID.Text, LocalIDRaw: m.Parent.LocalID.Raw, ServerID: m.Parent.ServerID}
+}
+
+func resource(id attachment.ID) string { return "v1/attachments/" + url.PathEscape(string(id)) }
+
+// readAttachment checks that an answer is about this attachment and complete for its state.
+func readAttachment(resp *remote.Response, id attachment.ID) (*wire.Attachment, error) {
+	var a wire.Attachment
+	if err := resp.Decode(&a); err != nil {
+		return nil, err
+	}
+	if a.AttachmentID != string(id) {
+		return nil, resp.Mismatch(fmt.Errorf("%w: it is about attachment %.64q", ErrAnswer, a.AttachmentID))
+	}
+	switch a.State {
+	case wire.StateReserved:
+	case wire.StateVerified:
+		if a.Length == nil || a.SHA256 == "" {
+			return nil, incomplete(resp, &a, "has no length or no digest")
+		}
+	case wire.StateRegistered:
+		if a.Receipt == nil {
+			return nil, incomplete(resp, &a, "has no receipt")
+		}
+	default:
+		return nil, incomplete(resp, &a, "is unknown")
+	}
+	return &a, nil
+}
+
+func incomplete(resp *remote.Response, a *wire.Attachment, what string) error {
+	return resp.Foreign(fmt.Errorf("%w: state %.20q %s", remote.ErrForeign, a.State, what))
+}
+
+// Offset is HEAD of the upload (tus 1.0.0, Core Protocol, HEAD).
+func (f *Fieldgw) Offset(ctx context.Context, s attachment.Session) (int64, error) {
+	u, err := f.client.Resolve(s.URL)
+	if err != nil {
+		return 0, remote.Fail(remote.StepOffset, remote.KindRequest, err)
+	}
+	resp, err := f.client.Do(ctx, remote.Request{
+		Step: remote.StepOffset, Method: http.MethodHead, URL: u, Header: http.Header{wire.HeaderTusResumable: {wire.TusVersion}},
+	})
+	if err != nil {
+		return 0, err
+	}
+	return offsetIn(resp)
+}
+
+// Append is PATCH of the upload (tus 1.0.0, Core Protocol, PATCH).
+func (f *Fieldgw) Append(
+	ctx context.Context, s attachment.Session, offset int64, body func() io.Reader, n int64, moved func(int64),
+) (int64, error) {
+	u, err := f.client.Resolve(s.URL)
+	if err != nil {
+		return 0, remote.Fail(remote.StepAppend, remote.KindRequest, err)
+	}
+	resp, err := f.client.Stream(ctx, remote.Append{
+		Step: remote.StepAppend, Method: http.MethodPatch, URL: u, Body: body, Length: n, Moved: moved,
+		Header: http.Header{
+			wire.HeaderTusResumable: {wire.TusVersion},
+			wire.HeaderUploadOffset: {strconv.FormatInt(offset, 10)},
+			"Content-Type":          {wire.ContentTypeOffset},
+		},
+	})
+	if err != nil {
+		return 0, err
+	}
+	return offsetIn(resp)
+}
+
+// offsetIn reads the confirmed offset of an answer.
+func offsetIn(resp *remote.Response) (int64, error) {
+	text := resp.Header.Get(wire.HeaderUploadOffset)
+	offset, err := parseOffset(text)
+	if err != nil {
+		return 0, resp.Mismatch(fmt.Errorf("%w: %s is %.40q", ErrAnswer, wire.HeaderUploadOffset, text))
+	}
+	return offset, nil
+}
+
+// parseOffset reads a non-negative decimal number, digits only.
+func parseOffset(text string) (int64, error) {
+	if strings.Trim(text, "0123456789") != "" {
+		return 0, strconv.ErrSyntax
+	}
+	return strconv.ParseInt(text, 10, 64)
+}
+
+// Verify is GET /v1/attachments/{id}.
+func (f *Fieldgw) Verify(ctx context.Context, m *attachment.Manifest) (Verdict, error) {
+	resp, err := f.client.Do(ctx, remote.Request{Step: remote.StepVerify, Method: http.MethodGet, Path: resource(m.ID)})
+	if err != nil {
+		return Verdict{}, err
+	}
+	a, err := readAttachment(resp, m.ID)
+	if err != nil {
+		return Verdict{}, err
+	}
+	switch a.State {
+	case wire.StateRegistered:
+		return Verdict{Length: a.Receipt.Length, SHA256: a.Receipt.SHA256}, nil
+	case wire.StateVerified:
+		return Verdict{Length: *a.Length, SHA256: a.SHA256}, nil
+	}
+	e := remote.Refused(remote.StepVerify, wire.CodeNotVerified)
+	e.Status = resp.Status
+	return Verdict{}, e
+}
+
+// Register is POST /v1/attachments/{id}/registration.
+func (f *Fieldgw) Register(ctx context.Context, m *attachment.Manifest) (receipt.Receipt, error) {
+	resp, err := f.client.Do(ctx, remote.Request{
+		Step: remote.StepRegister, Method: http.MethodPost, Path: resource(m.ID) + "/registration",
+		Message: wire.Register{Parent: parentOf(m)},
+	})
+	if err != nil {
+		return receipt.Receipt{}, err
+	}
+	if resp.Status == http.StatusAccepted {
+		e := remote.Fail(remote.StepRegister, remote.KindPending, nil)
+		e.Status, e.RetryAfter = resp.Status, resp.RetryAfter
+		return receipt.Receipt{}, e
+	}
+	var got receipt.Receipt
+	if err := resp.Decode(&got); err != nil {
+		return receipt.Receipt{}, err
+	}
+	return got, nil
+}
+
+// Cancel is DELETE of the upload (tus 1.0.0, Termination).
+func (f *Fieldgw) Cancel(ctx context.Context, s attachment.Session) error {
+	u, err := f.client.Resolve(s.URL)
+	if err != nil {
+		return remote.Fail(remote.StepCancel, remote.KindRequest, err)
+	}
+	_, err = f.client.Do(ctx, remote.Request{
+		Step: remote.StepCancel, Method: http.MethodDelete, URL: u, Header: http.Header{wire.HeaderTusResumable: {wire.TusVersion}},
+	})
+	return err
+}

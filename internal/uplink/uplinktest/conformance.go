@@ -1,0 +1,332 @@
+package uplinktest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/receipt"
+	"github.com/fieldgw/fieldgw/internal/remote"
+	"github.com/fieldgw/fieldgw/internal/uplink"
+)
+
+// Factory connects two drivers, as two workers of one device, to a server of their kind that may keep what earlier calls
+// left there.
+type Factory func(t *testing.T) (one, two uplink.Driver)
+
+// Run demands of a driver what every driver promises, and of the rest exactly what it declares.
+func Run(t *testing.T, connect Factory) {
+	always := func(uplink.Capabilities) bool { return true }
+	for _, c := range []struct {
+		name  string
+		needs func(uplink.Capabilities) bool
+		test  func(s *suite, t *testing.T)
+	}{
+		{"whole way", always, (*suite).wholeWay},
+		{"empty content", always, (*suite).empty},
+		{"cancelled context", always, (*suite).cancelledContext},
+		{"cancelled session", always, (*suite).cancelledSession},
+		{"interrupted append", func(c uplink.Capabilities) bool { return c.Resume }, (*suite).interrupted},
+		{"wrong offset", func(c uplink.Capabilities) bool { return c.ConfirmedOffsets }, (*suite).wrongOffset},
+		{"other bytes", func(c uplink.Capabilities) bool { return c.Digests }, (*suite).otherBytes},
+		{"reserved again", func(c uplink.Capabilities) bool { return c.ConditionalCreate }, (*suite).reservedAgain},
+		{"reserved at one time", func(c uplink.Capabilities) bool { return c.ConditionalCreate }, (*suite).reservedTogether},
+		{"same content twice", func(c uplink.Capabilities) bool { return c.ConditionalCreate }, (*suite).sameContent},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			one, two := connect(t)
+			if c.needs(one.Capabilities()) {
+				c.test(&suite{one: one, two: two}, t)
+			}
+		})
+	}
+}
+
+type suite struct{ one, two uplink.Driver }
+
+const contentSize = 300 << 10 // bytes: more than one buffer, and a part of one
+
+// fresh is content that no server has, as long as nobody tells it the seed.
+func fresh(t *testing.T, n int) []byte {
+	seed := rand.Uint64()
+	t.Logf("content of seed %d", seed)
+	return Content(seed, n)
+}
+
+func (s *suite) reserve(t *testing.T, d uplink.Driver, m *attachment.Manifest) uplink.Reservation {
+	t.Helper()
+	res, err := d.Reserve(t.Context(), m)
+	if err != nil {
+		t.Fatalf("reserve: %v", err)
+	}
+	set := 0
+	for _, b := range []bool{res.BytesNeeded, res.Verified != nil, res.Receipt != nil} {
+		if b {
+			set++
+		}
+	}
+	if set != 1 {
+		t.Fatalf("reserve says several things at once, or none: %+v", res)
+	}
+	return res
+}
+
+func (s *suite) append(t *testing.T, at uplink.Reservation, content []byte, from, to int64) {
+	t.Helper()
+	body := func() io.Reader { return bytes.NewReader(content[from:to]) }
+	var moved int64
+	got, err := s.one.Append(t.Context(), at.Session, from, body, to-from, func(n int64) { moved += n })
+	if err != nil || got != to {
+		t.Fatalf("append %d to %d: offset %d, %v", from, to, got, err)
+	}
+	if moved < to-from {
+		t.Errorf("append %d to %d: %d bytes were heard of", from, to, moved)
+	}
+}
+
+func (s *suite) register(t *testing.T, d uplink.Driver, m *attachment.Manifest) receipt.Receipt {
+	t.Helper()
+	got, err := d.Register(t.Context(), m)
+	if err != nil {
+		t.Fatalf("register: %v", err)
+	}
+	err = receipt.Check(got, receipt.Facts{
+		AttachmentID: string(m.ID), Length: m.Length, SHA256: m.SHA256.String(),
+		Parent: receipt.Parent{LocalID: m.Parent.LocalID.Text},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func (s *suite) deliver(t *testing.T, m *attachment.Manifest, content []byte) receipt.Receipt {
+	t.Helper()
+	if res := s.reserve(t, s.one, m); res.BytesNeeded {
+		s.append(t, res, content, res.Offset, m.Length)
+	}
+	return s.register(t, s.one, m)
+}
+
+// Two appends and the other steps end in a receipt, and each step says the same when it is repeated.
+func (s *suite) wholeWay(t *testing.T) {
+	content := fresh(t, contentSize)
+	m := NewManifest(t, content)
+	res := s.reserve(t, s.one, m)
+	if !res.BytesNeeded || res.Offset != 0 {
+		t.Fatalf("new content: %+v", res)
+	}
+	half := m.Length / 2
+	s.append(t, res, content, 0, half)
+	if at, err := s.one.Offset(t.Context(), res.Session); err != nil || at != half {
+		t.Fatalf("offset %d, %v; want %d", at, err, half)
+	}
+	var refused *remote.Error
+	if _, err := s.one.Register(t.Context(), m); !errors.As(err, &refused) {
+		t.Fatalf("registered without all bytes: %v", err)
+	}
+	s.append(t, res, content, half, m.Length)
+	want := uplink.Verdict{Length: m.Length}
+	if s.one.Capabilities().Digests {
+		want.SHA256 = m.SHA256.String()
+	}
+	for range 2 {
+		if v, err := s.one.Verify(t.Context(), m); err != nil || v != want {
+			t.Fatalf("verdict %+v, %v; want %+v", v, err, want)
+		}
+	}
+	first, second := s.register(t, s.one, m), s.register(t, s.two, m)
+	if first.MediaID != second.MediaID || !first.RegisteredAt.Equal(second.RegisteredAt) {
+		t.Fatalf("two registrations: %+v and %+v", first, second)
+	}
+	if res := s.reserve(t, s.two, m); res.BytesNeeded {
+		t.Errorf("registered, and bytes are wanted: %+v", res)
+	}
+}
+
+// Content without bytes is delivered like any other.
+func (s *suite) empty(t *testing.T) {
+	m := NewManifest(t, nil)
+	res := s.reserve(t, s.one, m)
+	if _, err := s.one.Verify(t.Context(), m); err != nil && res.BytesNeeded {
+		s.append(t, res, nil, 0, 0)
+	}
+	s.register(t, s.one, m)
+}
+
+// An ended context ends a request with class cancelled and harms nothing.
+func (s *suite) cancelledContext(t *testing.T) {
+	content := fresh(t, contentSize)
+	m := NewManifest(t, content)
+	res := s.reserve(t, s.one, m)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	body := func() io.Reader { return bytes.NewReader(content) }
+	if _, err := s.one.Append(ctx, res.Session, 0, body, m.Length, nil); remote.ClassOf(err) != remote.Cancelled {
+		t.Errorf("append: class %q of %v", remote.ClassOf(err), err)
+	}
+	if _, err := s.one.Reserve(ctx, m); remote.ClassOf(err) != remote.Cancelled {
+		t.Errorf("reserve: class %q of %v", remote.ClassOf(err), err)
+	}
+	s.deliver(t, m, content)
+}
+
+// A cancelled session takes no bytes any more, and the attachment is delivered all the same. A server that cannot cancel
+// says so.
+func (s *suite) cancelledSession(t *testing.T) {
+	content := fresh(t, contentSize)
+	m := NewManifest(t, content)
+	res := s.reserve(t, s.one, m)
+	s.append(t, res, content, 0, 1000)
+	err := s.one.Cancel(t.Context(), res.Session)
+	if refusal, ok := errors.AsType[*remote.Error](err); ok && refusal.Kind == remote.KindProblem {
+		t.Logf("this server does not cancel: %v", err)
+	} else if err != nil {
+		t.Fatalf("cancel: %v", err)
+	} else {
+		if at, err := s.one.Offset(t.Context(), res.Session); err == nil {
+			t.Errorf("a cancelled session has offset %d", at)
+		}
+		if err := s.one.Cancel(t.Context(), res.Session); err != nil {
+			t.Errorf("cancel again: %v", err)
+		}
+	}
+	s.deliver(t, m, content)
+}
+
+// An append that breaks off leaves a prefix of its bytes, from which sending goes on.
+func (s *suite) interrupted(t *testing.T) {
+	content := fresh(t, contentSize)
+	m := NewManifest(t, content)
+	res := s.reserve(t, s.one, m)
+	gone := errors.New("card removed")
+	body := func() io.Reader {
+		return io.MultiReader(bytes.NewReader(content[:m.Length/2]), &brokenReader{gone})
+	}
+	_, err := s.one.Append(t.Context(), res.Session, 0, body, m.Length, nil)
+	if failed, ok := errors.AsType[*remote.Error](err); !ok || failed.Kind != remote.KindUnread || !errors.Is(err, gone) {
+		t.Fatalf("append of bytes that cannot be read: %v", err)
+	}
+	at, err := s.two.Offset(t.Context(), res.Session)
+	if err != nil || at < 0 || at > m.Length/2 {
+		t.Fatalf("offset %d, %v", at, err)
+	}
+	for tries := 1; ; tries++ {
+		res = s.reserve(t, s.one, m)
+		if res.Offset < at || res.Offset > m.Length/2 {
+			t.Fatalf("reserve says offset %d after the session said %d", res.Offset, at)
+		}
+		rest := func() io.Reader { return bytes.NewReader(content[res.Offset:]) }
+		_, err := s.one.Append(t.Context(), res.Session, res.Offset, rest, m.Length-res.Offset, nil)
+		if err == nil {
+			break
+		}
+		// The server may be at work with what arrived before.
+		if failed, ok := errors.AsType[*remote.Error](err); !ok || failed.Class != remote.ItemTransient || tries == maxTries {
+			t.Fatalf("append from %d: %v", res.Offset, err)
+		}
+	}
+	s.register(t, s.one, m)
+}
+
+// maxTries bounds the appends to a session whose last one may not have ended; each takes a while.
+const maxTries = 1000
+
+type brokenReader struct{ err error }
+
+// Read implements io.Reader.
+func (b *brokenReader) Read([]byte) (int, error) { return 0, b.err }
+
+// An append that does not begin at the confirmed offset changes nothing.
+func (s *suite) wrongOffset(t *testing.T) {
+	content := fresh(t, contentSize)
+	m := NewManifest(t, content)
+	res := s.reserve(t, s.one, m)
+	s.append(t, res, content, 0, 1000)
+	for _, from := range []int64{0, 999, 1001, 2000} {
+		body := func() io.Reader { return bytes.NewReader(content[from : from+500]) }
+		at, err := s.one.Append(t.Context(), res.Session, from, body, 500, nil)
+		if refused, ok := errors.AsType[*remote.Error](err); !ok || refused.Class != remote.ItemTransient {
+			t.Errorf("append at %d of 1000: offset %d, %v", from, at, err)
+		}
+		if at, err := s.one.Offset(t.Context(), res.Session); err != nil || at != 1000 {
+			t.Fatalf("after append at %d: offset %d, %v; want 1000", from, at, err)
+		}
+	}
+	s.append(t, res, content, 1000, m.Length)
+	s.register(t, s.one, m)
+}
+
+// Bytes that are not the announced ones are never verified or registered.
+func (s *suite) otherBytes(t *testing.T) {
+	content := fresh(t, contentSize)
+	m := NewManifest(t, content)
+	res := s.reserve(t, s.one, m)
+	other := bytes.Clone(content)
+	other[len(other)/2] ^= 1
+	body := func() io.Reader { return bytes.NewReader(other) }
+	_, failed := s.one.Append(t.Context(), res.Session, 0, body, m.Length, nil)
+	v, err := s.one.Verify(t.Context(), m)
+	if failed == nil && err == nil && v.SHA256 == m.SHA256.String() {
+		t.Fatal("other bytes are verified")
+	}
+	if got, err := s.one.Register(t.Context(), m); err == nil {
+		t.Fatalf("other bytes are registered: %+v", got)
+	}
+}
+
+// A repeated reservation finds the session and what it holds.
+func (s *suite) reservedAgain(t *testing.T) {
+	content := fresh(t, contentSize)
+	m := NewManifest(t, content)
+	first := s.reserve(t, s.one, m)
+	s.append(t, first, content, 0, 1000)
+	again := s.reserve(t, s.two, m)
+	if again.Session != first.Session || again.MediaID != first.MediaID || again.Offset != 1000 {
+		t.Fatalf("reserved again: %+v, first %+v", again, first)
+	}
+	other := NewManifest(t, fresh(t, 10))
+	other.ID = m.ID
+	_, err := s.one.Reserve(t.Context(), other)
+	if refused, ok := errors.AsType[*remote.Error](err); !ok || refused.Reason != attachment.NeedsIdentityConflict {
+		t.Fatalf("the same ID with other content: %v", err)
+	}
+	s.append(t, again, content, 1000, m.Length)
+	s.register(t, s.one, m)
+}
+
+// Many reservations of one attachment at one time get one session and one media item.
+func (s *suite) reservedTogether(t *testing.T) {
+	m := NewManifest(t, fresh(t, contentSize))
+	got := make([]uplink.Reservation, 8)
+	errs := make([]error, len(got))
+	var wg sync.WaitGroup
+	for i := range got {
+		d := s.one
+		if i%2 == 1 {
+			d = s.two
+		}
+		wg.Go(func() { got[i], errs[i] = d.Reserve(t.Context(), m) })
+	}
+	wg.Wait()
+	for i := range got {
+		if errs[i] != nil || got[i].Session != got[0].Session || got[i].MediaID != got[0].MediaID {
+			t.Errorf("reservation %d: %+v, %v; the first %+v", i, got[i], errs[i], got[0])
+		}
+	}
+}
+
+// Two attachments with the same bytes are two registrations of one media item.
+func (s *suite) sameContent(t *testing.T) {
+	content := fresh(t, contentSize)
+	first := s.deliver(t, NewManifest(t, content), content)
+	second := s.deliver(t, NewManifest(t, content), content)
+	if first.AttachmentID == second.AttachmentID || first.MediaID != second.MediaID {
+		t.Errorf("receipts %+v and %+v", first, second)
+	}
+}
