@@ -1,0 +1,120 @@
+// Command fieldgwd is the gateway daemon: it takes custody of captured files and delivers them.
+//
+// It only wires: flags, configuration, signals, exit codes. What it does is in internal/daemon.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/spf13/cobra"
+
+	"github.com/fieldgw/fieldgw/internal/buildinfo"
+	"github.com/fieldgw/fieldgw/internal/config"
+	fieldgwd "github.com/fieldgw/fieldgw/internal/daemon"
+	"github.com/fieldgw/fieldgw/internal/durable"
+	"github.com/fieldgw/fieldgw/internal/logging"
+)
+
+// The exit codes; fieldgwctl has the same table.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+	exitConfig = 9
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// exitError carries an exit code through cobra.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := command(stdout, stderr)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(stderr, "fieldgwd: %s\n", strings.TrimSuffix(err.Error(), "\n"))
+	var exit *exitError
+	if errors.As(err, &exit) {
+		return exit.code
+	}
+	return exitUsage
+}
+
+func command(stdout, stderr io.Writer) *cobra.Command {
+	var path string
+	root := &cobra.Command{
+		Use: "fieldgwd", Short: "Takes custody of captured files and delivers them", SilenceUsage: true, SilenceErrors: true,
+		Args: cobra.NoArgs,
+	}
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.PersistentFlags().StringVar(&path, "config", config.DefaultPath, "main configuration file; conf.d beside it is read too")
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(&cobra.Command{
+		Use: "run", Short: "Run until stopped", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return serve(cmd.Context(), path, cmd.Flags().Changed("config"), stderr)
+		},
+	}, &cobra.Command{
+		Use: "check-config", Short: "Say what is wrong with the configuration", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if _, err := config.Load(path, os.Getenv); err != nil {
+				return &exitError{exitConfig, err}
+			}
+			_, err := fmt.Fprintf(stdout, "%s: no problem found\n", path)
+			return err
+		},
+	}, &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(stdout, "fieldgwd", buildinfo.String())
+			return err
+		},
+	})
+	return root
+}
+
+// serve runs the daemon. Without a configuration file it captures nothing and says "not configured", unless the file was
+// named: then its absence is a mistake.
+func serve(ctx context.Context, path string, named bool, stderr io.Writer) error {
+	sources := config.DefaultSources(path)
+	sources.AllowMissing = !named
+	cfg, err := sources.Load(os.Getenv)
+	if err != nil {
+		return &exitError{exitConfig, err}
+	}
+	log, _ := logging.New(logging.Options{Level: cfg.Log.Level.Slog(), Format: logging.Format(cfg.Log.Format), Writer: stderr})
+	err = fieldgwd.Run(ctx, fieldgwd.Options{
+		Config: cfg, FS: durable.OS(), Logger: log,
+		Notify: func(state string) {
+			if _, err := daemon.SdNotify(false, state); err != nil {
+				log.Debug("service manager not told", logging.KeyErr, err)
+			}
+		},
+	})
+	if err != nil {
+		return &exitError{exitFailed, err}
+	}
+	return nil
+}

@@ -1,0 +1,208 @@
+package daemon
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/buildinfo"
+	"github.com/fieldgw/fieldgw/internal/clock"
+	"github.com/fieldgw/fieldgw/internal/control"
+	"github.com/fieldgw/fieldgw/internal/policy"
+	"github.com/fieldgw/fieldgw/internal/queue"
+)
+
+// maxNotTaken is up to how many paths status counts.
+const maxNotTaken = 10_000
+
+// Status answers from counters and the last readings; it walks no list.
+func (s *session) Status(context.Context) (control.Status, error) {
+	st := control.Status{
+		Device: s.acc.device, Account: s.acc.name, Version: buildinfo.String(), StartedAt: s.started,
+		Configured: s.configured(),
+	}
+	st.Storage, st.Capture = s.storageStatus()
+	st.Watches, st.Problems = s.watchStatus(), s.problems()
+	page, _ := s.watch.NotTaken(maxNotTaken, "")
+	st.NotTaken = len(page)
+	var err error
+	if st.Counts, err = s.counts(); err != nil {
+		return st, err
+	}
+	if st.Sending, err = s.sendingStatus(); err != nil {
+		return st, err
+	}
+	st.NextAttempt, err = s.nextAttempt(st.Sending.Channel)
+	return st, err
+}
+
+func (s *session) storageStatus() (control.Storage, control.Capture) {
+	reading, hold, state, since := s.storage.snapshot()
+	out := control.Storage{
+		FreeBytes: int64(reading.FreeBytes), TotalBytes: int64(reading.TotalBytes),
+		ReserveBytes: s.cfg.Storage.Reserve.Bytes(), WarnBytes: s.cfg.Storage.WarnFree.Bytes(),
+	}
+	switch state {
+	case policy.StorageOK:
+		out.State = control.StorageOK
+	case policy.StorageWarn:
+		out.State = control.StorageWarn
+	case policy.StorageReserve:
+		out.State = control.StorageBlocked
+	default:
+		out.State = control.StorageUnknown
+	}
+	if hold == nil {
+		return out, control.Capture{}
+	}
+	return out, control.Capture{Blocked: whyHold(hold, since)}
+}
+
+// whyHold makes the structure that people see of a hold.
+func whyHold(h *policy.Hold, since time.Time) *control.Waiting {
+	w := control.Why(h.Code, "", since)
+	w.Rule = h.Rule
+	return w
+}
+
+func (s *session) watchStatus() []control.WatchStatus {
+	stats := s.watch.Stats()
+	out := make([]control.WatchStatus, 0, len(stats.Roots))
+	for _, r := range stats.Roots {
+		w := control.WatchStatus{Name: r.Watch, Path: attachment.NameOf(r.Path), Available: r.Available, Reason: r.Reason}
+		if r.Reason != "" {
+			w.Message = attachment.Explain(r.Reason).Sentence
+			since := r.Since.UTC()
+			w.Since = &since
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+func (s *session) problems() []control.Problem {
+	problems := []control.Problem{}
+	if ok, reason := clock.Trusted(time.Now()); !ok {
+		problems = append(problems, control.Problem{
+			Code: "clock_untrusted", Severity: control.SeverityWarning, Message: "The clock cannot be right: " + reason + ".",
+			Action: "Set the clock; capture and delivery go on meanwhile.",
+		})
+	}
+	if s.acc.name == unassigned {
+		problems = append(problems, control.Problem{
+			Code: "no_account", Severity: control.SeverityWarning,
+			Message: "No credential was ever installed: captures are kept and belong to no account yet.",
+			Action:  "Install the device's credential.",
+		})
+	}
+	return problems
+}
+
+// counts reads the kept counters and adds the oldest of what waits. While the credential is refused, what waits for the
+// server needs a person and is counted so.
+func (s *session) counts() ([]control.Count, error) {
+	kept, err := s.queue.Counts()
+	if err != nil {
+		return nil, err
+	}
+	refused := s.credentialRefused()
+	byShown := map[attachment.Condition]*control.Count{}
+	for _, c := range attachment.Conditions() {
+		n, ok := kept[c]
+		if !ok {
+			continue
+		}
+		shown := overlay(c, refused)
+		count := byShown[shown]
+		if count == nil {
+			count = &control.Count{Condition: shown}
+			byShown[shown] = count
+		}
+		count.Items += n.Items
+		count.Bytes += n.Bytes
+		if err := s.addOldest(count, c); err != nil {
+			return nil, err
+		}
+	}
+	out := []control.Count{}
+	for _, c := range attachment.Conditions() {
+		if byShown[c] != nil {
+			out = append(out, *byShown[c])
+		}
+	}
+	return out, nil
+}
+
+func (s *session) addOldest(count *control.Count, c attachment.Condition) error {
+	if !c.Owed() {
+		return nil
+	}
+	e, found, err := s.queue.Oldest(c)
+	if err != nil || !found || e.Manifest == nil {
+		return err
+	}
+	at := e.Manifest.AdoptedAt.UTC()
+	if count.Oldest != nil && !at.Before(*count.Oldest) {
+		return nil
+	}
+	count.Oldest, count.Waiting = &at, s.why(e)
+	return nil
+}
+
+// overlay is the condition shown while the server refuses this device's credential: everything that waits for the server
+// needs a person then. It derives; nothing is stored or charged.
+func overlay(c attachment.Condition, refused bool) attachment.Condition {
+	if refused && slices.Contains([]attachment.Condition{attachment.ShownWaiting, attachment.ShownUploading, attachment.ShownUploaded}, c) {
+		return attachment.ShownAttention
+	}
+	return c
+}
+
+func (s *session) credentialRefused() bool {
+	return s.dispatcher.channel.State().Code == attachment.HoldCredentials
+}
+
+func (s *session) sendingStatus() (control.Sending, error) {
+	out := control.Sending{Paused: s.dispatcher.paused.Load(), Endpoint: s.cfg.Uplink.Endpoint, Channel: s.channelWaiting()}
+	last, err := s.queue.LastDelivery()
+	if !last.IsZero() {
+		out.LastDelivery = &last
+	}
+	return out, err
+}
+
+// channelWaiting says why nothing is sent; nil while sending is possible. An outage is told from its first failure until
+// the server answers again, also in the moment of the next attempt.
+func (s *session) channelWaiting() *control.Waiting {
+	state := s.dispatcher.channel.State()
+	h := s.dispatcher.hold(time.Now())
+	switch {
+	case h != nil && h.Code != state.Code:
+		w := whyHold(h, s.started)
+		if d, found, err := s.queue.StandingDecision(queue.DecisionPauseChannel); err == nil && found && h.Code == attachment.HoldChannelPaused {
+			w.Since = d.At
+		}
+		return w
+	case state.Code == "":
+		return nil
+	}
+	w := control.Why(state.Code, "", state.Since.UTC())
+	w.Rule = "uplink.retry"
+	if state.Held(time.Now()) {
+		next := state.NotBefore.UTC().Round(0)
+		w.NextAttempt = &next
+	}
+	return w
+}
+
+func (s *session) nextAttempt(channel *control.Waiting) (*time.Time, error) {
+	if channel != nil {
+		return channel.NextAttempt, nil
+	}
+	next, err := s.queue.NextAttempt()
+	if err != nil || next.IsZero() {
+		return nil, err
+	}
+	return &next, nil
+}

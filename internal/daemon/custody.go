@@ -1,0 +1,89 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/config"
+	"github.com/fieldgw/fieldgw/internal/intake"
+	"github.com/fieldgw/fieldgw/internal/logging"
+	"github.com/fieldgw/fieldgw/internal/watch"
+)
+
+// adopters is how many adoptions run at once: their commits and fsyncs then share the disk's time.
+const adopters = 4
+
+// When a candidate that was not taken is offered again.
+const (
+	retryChanged = 2 * time.Second
+	retryStorage = 30 * time.Second
+	retryTrouble = time.Minute
+)
+
+// custody takes candidates from the watch, a few at a time and at its own pace.
+func (s *session) custody(ctx context.Context) error {
+	var group errgroup.Group
+	for range adopters {
+		group.Go(func() error {
+			for c := range s.watch.Candidates() {
+				s.watch.Done(c, s.take(ctx, c))
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// take adopts one candidate and says what becomes of its path.
+func (s *session) take(ctx context.Context, c watch.Candidate) watch.Disposition {
+	if err := ctx.Err(); err != nil {
+		return watch.Disposition{Kind: watch.Again, Code: attachment.NotTakenSettling}
+	}
+	if h := s.storage.blocked(); h != nil {
+		return watch.Disposition{Kind: watch.Again, Code: attachment.NotTakenStorage, Detail: h.Detail, Retry: retryStorage}
+	}
+	w := s.cfg.Watch[c.Watch]
+	req := intake.Request{
+		Watch: c.Watch, Path: c.Path, RelPath: c.RelPath, Identity: c.Identity, Evidence: c.Evidence,
+		Move: w.Adopt == config.AdoptMove,
+	}
+	if w.Parent == config.ParentDirectory {
+		req.Parent = c.ParentDir
+	}
+	result, err := s.intake.Adopt(ctx, req)
+	if err != nil {
+		return s.notTaken(c, err)
+	}
+	if !result.Known {
+		s.dispatcher.poke()
+	}
+	if result.Stays {
+		return watch.Disposition{Kind: watch.Stays}
+	}
+	return watch.Disposition{Kind: watch.Taken}
+}
+
+func (s *session) notTaken(c watch.Candidate, err error) watch.Disposition {
+	var nt *intake.NotTakenError
+	switch {
+	case errors.As(err, &nt):
+		d := watch.Disposition{Kind: watch.Again, Code: nt.Code, Detail: nt.Detail, Retry: retryChanged}
+		if nt.Code == attachment.NotTakenStorage {
+			d.Retry = retryStorage
+		}
+		if nt.Err != nil && d.Detail == "" {
+			d.Detail = attachment.Printable(nt.Err.Error())
+		}
+		s.log.Debug("not taken", slog.String(logging.KeyPath, c.Path), slog.String(logging.KeyReason, string(nt.Code)), slog.Any(logging.KeyErr, err))
+		return d
+	case errors.Is(err, context.Canceled):
+		return watch.Disposition{Kind: watch.Again, Code: attachment.NotTakenSettling, Retry: retryChanged}
+	}
+	s.log.Error("adoption failed", slog.String(logging.KeyPath, c.Path), slog.Any(logging.KeyErr, err))
+	return watch.Disposition{Kind: watch.Again, Code: attachment.NotTakenQueue, Detail: attachment.Printable(err.Error()), Retry: retryTrouble}
+}

@@ -1,0 +1,146 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fieldgw/fieldgw/internal/config"
+	"github.com/fieldgw/fieldgw/internal/control/server"
+	"github.com/fieldgw/fieldgw/internal/durable"
+	"github.com/fieldgw/fieldgw/internal/logging"
+	"github.com/fieldgw/fieldgw/internal/store"
+)
+
+// Program names the daemon in its lock and to its peers.
+const Program = "fieldgwd"
+
+// Options are what Run needs.
+type Options struct {
+	Config *config.Config
+	FS     *durable.FS
+	Logger *slog.Logger
+	// Notify tells the service manager (sd_notify(3)); nil tells nobody.
+	Notify func(state string)
+}
+
+// Run is the daemon's life: it holds the state directory's lock, opens the account, recovers, and works until ctx ends or
+// the queue fails. A damaged queue does not end it: it then adopts nothing and says so. It returns nil after an orderly
+// stop. Errors wrap store.ErrLocked when another process holds the state directory, and ErrQueueFailed.
+func Run(ctx context.Context, opts Options) (err error) {
+	if opts.Notify == nil {
+		opts.Notify = func(string) {}
+	}
+	if err := opts.FS.MkdirAll(opts.Config.StateDir, 0o755); err != nil {
+		return fmt.Errorf("make state directory: %w", err)
+	}
+	lock, err := store.LockDir(opts.FS, opts.Config.StateDir, Program)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
+	for {
+		err := runAccount(ctx, opts)
+		if !errors.Is(err, errRebind) {
+			return err
+		}
+		opts.Logger.Info("credential names an account; opening it")
+	}
+}
+
+// runAccount works with one account until ctx ends or the account changes.
+func runAccount(ctx context.Context, opts Options) (err error) {
+	acc, err := bindAccount(opts.FS, opts.Config)
+	if err != nil {
+		return err
+	}
+	log := opts.Logger.With(slog.String(logging.KeyAccount, acc.name))
+	st, err := store.Open(filepath.Join(acc.dir, "queue.db"), queueSchema(), store.Options{FS: opts.FS, Logger: log})
+	if unusable(err) {
+		log.Error("the queue cannot be used: nothing is taken and nothing is sent", slog.Any(logging.KeyErr, err))
+		return runDegraded(ctx, opts, acc, err)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	s, err := assemble(ctx, opts, acc, st, log)
+	if err != nil {
+		return err
+	}
+	if err := s.recover(ctx); err != nil {
+		return err
+	}
+	listener, err := server.Listen(opts.Config.Control.Socket, opts.Config.Control.Group)
+	if err != nil {
+		return err
+	}
+	return s.run(ctx, listener)
+}
+
+// unusable reports whether the queue file itself is the matter, so that staying up and saying so is all there is to do.
+func unusable(err error) bool {
+	return errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrNewerSchema) || errors.Is(err, store.ErrOtherSchema)
+}
+
+// recover brings queue and spool into step, before anything is adopted or sent.
+func (s *session) recover(ctx context.Context) error {
+	started := time.Now()
+	if err := s.queue.Recover(ctx); err != nil {
+		return fmt.Errorf("recover the queue: %w", err)
+	}
+	if err := s.restoreDecisions(ctx); err != nil {
+		return err
+	}
+	report, err := s.intake.Recover(ctx)
+	if err != nil {
+		return fmt.Errorf("recover the spool: %w", err)
+	}
+	attrs := []any{slog.Duration(logging.KeyDuration, time.Since(started))}
+	for situation, n := range report {
+		attrs = append(attrs, slog.Int(string(situation), n))
+	}
+	s.log.Info("recovered", attrs...)
+	return nil
+}
+
+// drainTimeout bounds how long workers may take to record where they stopped.
+const drainTimeout = 20 * time.Second
+
+// run starts the loops and waits for their end.
+func (s *session) run(ctx context.Context, listener net.Listener) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.watch.Run(ctx) })
+	group.Go(func() error { return s.custody(ctx) })
+	group.Go(func() error { return s.dispatcher.run(ctx) })
+	group.Go(func() error { return s.housekeeping(ctx) })
+	group.Go(func() error { return server.New(s, server.Options{Logger: s.log}).Run(ctx, listener) })
+	group.Go(func() error { return s.guard(ctx) })
+	s.opts.Notify("READY=1\nSTATUS=" + s.statusLine())
+	s.log.Info("ready", slog.Int("watches", len(s.cfg.Watch)), slog.Bool("configured", s.configured()))
+	err := group.Wait()
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	return err
+}
+
+// guard ends the assembly when the queue fails, when the account changes, or in order.
+func (s *session) guard(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		s.opts.Notify("STOPPING=1\nSTATUS=stopping")
+		return nil
+	case <-s.store.Failed():
+		s.log.Error("the queue failed; ending, so that a fresh start can look at it", slog.Any(logging.KeyErr, s.store.Err()))
+		return fmt.Errorf("%w: %w", ErrQueueFailed, s.store.Err())
+	case <-s.rebind:
+		return errRebind
+	}
+}

@@ -1,0 +1,208 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/clock"
+	"github.com/fieldgw/fieldgw/internal/logging"
+	"github.com/fieldgw/fieldgw/internal/policy"
+	"github.com/fieldgw/fieldgw/internal/queue"
+	"github.com/fieldgw/fieldgw/internal/remote"
+	"github.com/fieldgw/fieldgw/internal/spool"
+	"github.com/fieldgw/fieldgw/internal/uplink"
+)
+
+// channelName is the key of the uplink's backoff in the queue.
+const channelName = "uplink"
+
+// dispatcher hands due attachments to a bounded number of workers, as long as no hold forbids it. It sleeps until
+// somebody pokes it or a wait ends.
+type dispatcher struct {
+	queue    *queue.Queue
+	spool    *spool.Spool
+	log      *slog.Logger
+	client   *remote.Client // nil when no server is configured
+	uplink   *uplink.Uplink
+	channel  *remote.Channel
+	schedule remote.Schedule
+	workers  int
+	rnd      func() float64
+	wake     chan struct{}
+	// paused mirrors the standing decision that pauses all sending.
+	paused  *atomic.Bool
+	trouble logging.Repeat
+
+	mu    sync.Mutex
+	beats map[string]*beat
+	rate  float64 // bytes per second of the last transfers; 0 while unknown
+}
+
+// beat is a worker's sign of life.
+type beat struct {
+	id    attachment.ID
+	last  atomic.Int64 // running time of the last progress, in nanoseconds
+	limit time.Duration
+}
+
+func (b *beat) now() { b.last.Store(int64(clock.Running())) }
+
+// poke wakes the dispatcher; it never blocks.
+func (d *dispatcher) poke() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// loadChannel continues the backoff of the process before. A wait that the clock stretches is cut to its own length.
+func (d *dispatcher) loadChannel() error {
+	var kept remote.ChannelState
+	if _, err := d.queue.Channel(channelName, &kept); err != nil {
+		return err
+	}
+	if latest := time.Now().Add(kept.Wait); kept.NotBefore.After(latest) {
+		kept.NotBefore = latest
+	}
+	d.channel = remote.NewChannel(kept, d.schedule, time.Now, d.rnd)
+	return nil
+}
+
+// hold returns what forbids sending now; nil allows.
+func (d *dispatcher) hold(now time.Time) *policy.Hold {
+	h := policy.Send(policy.Sending{Configured: d.uplink != nil, ChannelPaused: d.paused.Load()})
+	if h != nil {
+		return h
+	}
+	if s := d.channel.State(); s.Held(now) {
+		return &policy.Hold{Code: s.Code, Rule: "uplink.retry", Detail: s.Detail, Ends: "the next attempt"}
+	}
+	return nil
+}
+
+// run works until ctx ends and then waits until every worker has recorded where it stopped.
+func (d *dispatcher) run(ctx context.Context) error {
+	var (
+		workers sync.WaitGroup
+		slots   = make(chan struct{}, d.workers)
+		started int
+	)
+	for ctx.Err() == nil {
+		next, spawned := d.fill(ctx, slots, func(c *queue.Claim, name string) {
+			workers.Go(func() {
+				defer func() { <-slots; d.poke() }()
+				d.work(ctx, c, name)
+			})
+		}, &started)
+		if !spawned {
+			d.sleep(ctx, next)
+		}
+	}
+	d.queue.InterruptAll(errStopping)
+	workers.Wait()
+	return nil
+}
+
+// fill claims one attachment if a slot is free and nothing holds. next is when to look again at the latest.
+func (d *dispatcher) fill(ctx context.Context, slots chan struct{}, spawn func(*queue.Claim, string), started *int) (next time.Time, spawned bool) {
+	now := time.Now()
+	if d.hold(now) != nil {
+		return d.channel.State().NotBefore, false
+	}
+	// While the channel is under suspicion one attempt at a time is enough to find out.
+	if len(slots) == cap(slots) || (d.channel.State().Code != "" && len(slots) > 0) {
+		return time.Time{}, false
+	}
+	if d.channel.State().Code != "" && !d.ask(ctx) {
+		return d.channel.State().NotBefore, false
+	}
+	*started++
+	name := fmt.Sprintf("worker-%d", *started)
+	claim, next, err := d.queue.ClaimDue(ctx, name)
+	if err != nil {
+		if ctx.Err() == nil {
+			d.trouble.Fail(ctx, d.log, "claim", "the queue cannot give out work", slog.Any(logging.KeyErr, err))
+		}
+		return now.Add(troublePause), false
+	}
+	if claim == nil {
+		return next, false
+	}
+	slots <- struct{}{}
+	spawn(claim, name)
+	return time.Time{}, true
+}
+
+// troublePause is how long the dispatcher leaves the queue alone when it cannot record anything.
+const troublePause = 5 * time.Second
+
+// ask probes the server after an outage, before an attachment is tried.
+func (d *dispatcher) ask(ctx context.Context) bool {
+	err := d.client.Probe(ctx)
+	if err == nil {
+		return true
+	}
+	var e *remote.Error
+	if errors.As(err, &e) {
+		d.channel.Failure(ctx, "", e, func(context.Context) error { return err })
+		d.keepChannel(ctx)
+	}
+	return false
+}
+
+// sleep waits for a poke, or for a time; the zero time is none.
+func (d *dispatcher) sleep(ctx context.Context, until time.Time) {
+	var timer <-chan time.Time
+	if !until.IsZero() {
+		t := time.NewTimer(max(time.Until(until), time.Millisecond))
+		defer t.Stop()
+		timer = t.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-d.wake:
+	case <-timer:
+	}
+}
+
+// keepChannel makes the channel's backoff durable, so that a restart does not hammer the server.
+func (d *dispatcher) keepChannel(ctx context.Context) {
+	state := d.channel.State()
+	if err := d.queue.PutChannel(ctx, channelName, state); err != nil && ctx.Err() == nil {
+		d.trouble.Fail(ctx, d.log, "channel", "the channel's backoff cannot be recorded", slog.Any(logging.KeyErr, err))
+	}
+	if state.Code != "" {
+		d.trouble.Fail(ctx, d.log, "server", "sending is held", slog.String(logging.KeyHold, string(state.Code)),
+			slog.Time(logging.KeyNotBefore, state.NotBefore), slog.String(logging.KeyErr, state.Detail))
+	}
+}
+
+// success tells the channel that the server moved an attachment forward.
+func (d *dispatcher) success(ctx context.Context) {
+	if d.channel.State() == (remote.ChannelState{}) {
+		return
+	}
+	d.channel.Success()
+	d.keepChannel(ctx)
+	d.trouble.Recovered(ctx, d.log, "server")
+	d.poke()
+}
+
+// stopStale takes the claim away from workers that show no progress for the stale-checkpoint interval.
+func (d *dispatcher) stopStale() {
+	now := clock.Running()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, b := range d.beats {
+		if now-time.Duration(b.last.Load()) > b.limit {
+			d.log.Warn("a worker shows no progress; its claim ends", slog.String(logging.KeyAttachment, string(b.id)))
+			d.queue.Interrupt(b.id, errStale)
+		}
+	}
+}

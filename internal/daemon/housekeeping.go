@@ -1,0 +1,108 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/clock"
+	"github.com/fieldgw/fieldgw/internal/logging"
+)
+
+// How often the slow loop looks at each thing.
+const (
+	sensorPeriod  = 10 * time.Second
+	releasePeriod = time.Minute
+	sweepPeriod   = 10 * time.Minute
+	statusPeriod  = 30 * time.Second
+)
+
+// housekeeping is the slow loop: free space, the clock, sources still to be removed, adoptions that were left, staging
+// that nobody names, and the one line that the service manager shows.
+func (s *session) housekeeping(ctx context.Context) error {
+	var (
+		sensor  = time.NewTicker(sensorPeriod)
+		release = time.NewTicker(releasePeriod)
+		sweep   = time.NewTicker(sweepPeriod)
+		status  = time.NewTicker(statusPeriod)
+		steps   clock.StepDetector
+		seen    = map[attachment.ID]int64{}
+	)
+	defer sensor.Stop()
+	defer release.Stop()
+	defer sweep.Stop()
+	defer status.Stop()
+	s.releaseSources(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-sensor.C:
+			s.observeStorage(ctx)
+			s.observeClock(ctx, &steps)
+			s.dispatcher.stopStale()
+			s.observeCredential()
+		case <-release.C:
+			s.releaseSources(ctx)
+		case <-sweep.C:
+			now, grace := int64(clock.Running()), int64(s.cfg.Storage.StagingGrace.Std())
+			if err := s.intake.SweepStaging(seen, now, grace); err != nil && ctx.Err() == nil {
+				s.logFailure("staging could not be swept", err)
+			}
+		case <-status.C:
+			s.opts.Notify("STATUS=" + s.statusLine())
+		}
+	}
+}
+
+func (s *session) observeStorage(ctx context.Context) {
+	if !s.storage.refresh(ctx) {
+		return
+	}
+	if hold := s.storage.blocked(); hold != nil {
+		s.log.Error("capture is blocked; files stay where they are", slog.String(logging.KeyHold, string(hold.Code)), slog.String("detail", hold.Detail))
+		return
+	}
+	s.log.Info("capture goes on")
+	s.watch.Rescan("")
+}
+
+// observeClock ends waits that a clock set back would stretch.
+func (s *session) observeClock(ctx context.Context, steps *clock.StepDetector) {
+	step, stepped := steps.Observe(time.Now(), clock.Running())
+	if !stepped {
+		return
+	}
+	s.log.Warn("the clock was set", slog.Duration("step", step))
+	if err := s.queue.ClampWaits(ctx); err != nil && ctx.Err() == nil {
+		s.logFailure("waits could not be adjusted to the clock", err)
+	}
+	if step < 0 {
+		s.dispatcher.channel.Reset(retrySpread)
+	}
+	s.dispatcher.poke()
+}
+
+// observeCredential lets a new credential end a hold on credentials, and one for another account open that account.
+func (s *session) observeCredential() {
+	token, ok := readToken(s.cfg)
+	if ok && token.Account != s.acc.name {
+		s.askRebind()
+		return
+	}
+	d := s.dispatcher
+	if ok && d.client != nil && d.channel.State().Code == attachment.HoldCredentials && d.client.CredentialChanged() {
+		d.channel.Reset(retrySpread)
+		d.poke()
+	}
+}
+
+func (s *session) releaseSources(ctx context.Context) {
+	if err := s.intake.Resume(ctx); err != nil && ctx.Err() == nil {
+		s.logFailure("an interrupted adoption could not be finished", err)
+	}
+	if err := s.intake.ReleasePending(ctx); err != nil && ctx.Err() == nil {
+		s.logFailure("sources could not be removed", err)
+	}
+}

@@ -1,0 +1,117 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/logging"
+	"github.com/fieldgw/fieldgw/internal/queue"
+	"github.com/fieldgw/fieldgw/internal/receipt"
+	"github.com/fieldgw/fieldgw/internal/remote"
+	"github.com/fieldgw/fieldgw/internal/uplink"
+)
+
+// conclude records how a delivery ended and with that ends the claim. When even that cannot be recorded, the claim ends
+// in memory alone, and the dispatcher pauses.
+func (d *dispatcher) conclude(ctx context.Context, c *queue.Claim, err error) {
+	if err == nil {
+		return // Registered has ended the claim
+	}
+	if rerr := d.record(ctx, c, err); rerr != nil {
+		d.trouble.Fail(ctx, d.log, "outcome", "the outcome of a delivery cannot be recorded",
+			slog.String(logging.KeyAttachment, string(c.Manifest.ID)), slog.Any(logging.KeyErr, errors.Join(rerr, err)))
+		d.retire(ctx, c)
+		return
+	}
+	d.trouble.Recovered(ctx, d.log, "outcome")
+}
+
+// retire ends a claim whose outcome could not be recorded, once the queue takes commits again, or leaves it to the next
+// start.
+func (d *dispatcher) retire(ctx context.Context, c *queue.Claim) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(troublePause):
+		}
+		if d.queue.Interrupted(ctx, c.Manifest.ID, "", "the outcome could not be recorded") == nil {
+			return
+		}
+	}
+}
+
+// record turns the error of a delivery into what happened to the attachment: its own failure, the channel's, or nobody's.
+func (d *dispatcher) record(ctx context.Context, c *queue.Claim, err error) error {
+	id := c.Manifest.ID
+	if errors.Is(context.Cause(c.Context()), errStale) {
+		return d.queue.Postponed(ctx, id, attachment.HoldBackoff, errStale.Error(), localPause)
+	}
+	if code, detail, mine := stopped(c, err); mine {
+		return d.queue.Interrupted(ctx, id, code, detail)
+	}
+	var e *remote.Error
+	switch {
+	case errors.As(err, &e):
+		return d.judge(ctx, id, e)
+	case errors.Is(err, uplink.ErrPayloadMissing):
+		return d.park(ctx, id, attachment.NeedsPayloadMissing, err)
+	case errors.Is(err, uplink.ErrPayloadChanged):
+		return d.park(ctx, id, attachment.NeedsPayloadChanged, err)
+	case errors.Is(err, receipt.ErrMismatch):
+		return d.park(ctx, id, attachment.NeedsReceiptMismatch, err)
+	}
+	// The queue or the spool failed, not the network: try again later, and charge nobody.
+	d.trouble.Fail(ctx, d.log, "local", "a delivery failed on this device", slog.String(logging.KeyAttachment, string(id)), slog.Any(logging.KeyErr, err))
+	return d.queue.Postponed(ctx, id, attachment.HoldBackoff, err.Error(), localPause)
+}
+
+// localPause is how long an attachment waits after a failure of this device itself.
+const localPause = 30 * time.Second
+
+// stopped sorts out deliveries that somebody stopped: a hold, a person, the daemon itself.
+func stopped(c *queue.Claim, err error) (code attachment.Code, detail string, mine bool) {
+	var held *uplink.Held
+	if errors.As(err, &held) {
+		return held.Code, held.Detail, true
+	}
+	if c.Context().Err() == nil {
+		return "", "", false
+	}
+	switch cause := context.Cause(c.Context()); {
+	case errors.Is(cause, queue.ErrPaused):
+		return attachment.HoldPaused, "", true
+	case errors.Is(cause, errHeld):
+		return attachment.HoldChannelPaused, "", true
+	default:
+		return "", cause.Error(), true
+	}
+}
+
+func (d *dispatcher) park(ctx context.Context, id attachment.ID, code attachment.Code, err error) error {
+	return d.queue.RaiseAttention(ctx, id, queue.Failure{Code: code, Message: attachment.Printable(err.Error())})
+}
+
+// judge asks the channel whose failure it was.
+func (d *dispatcher) judge(ctx context.Context, id attachment.ID, e *remote.Error) error {
+	failure := queue.Failure{Code: e.Reason, Message: e.Error(), Status: e.Status}
+	if e.Kind == remote.KindPending {
+		return d.queue.Postponed(ctx, id, attachment.HoldWaitingParent, e.Detail, d.schedule.Delay(1, e.RetryAfter, d.rnd))
+	}
+	verdict := d.channel.Failure(ctx, id, e, d.client.Probe)
+	switch {
+	case verdict.HoldChannel:
+		d.keepChannel(ctx)
+		return d.queue.Interrupted(ctx, id, d.channel.State().Code, failure.Message)
+	case e.Class == remote.ItemPermanent:
+		return d.queue.RaiseAttention(ctx, id, failure)
+	case verdict.ChargeItem:
+		return d.queue.Failed(ctx, id, failure, func(failures int) time.Duration {
+			return d.schedule.Delay(failures, e.RetryAfter, d.rnd)
+		})
+	}
+	return d.queue.Postponed(ctx, id, e.Reason, failure.Message, d.schedule.Delay(1, e.RetryAfter, d.rnd))
+}

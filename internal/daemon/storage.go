@@ -1,0 +1,82 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/fieldgw/fieldgw/internal/config"
+	"github.com/fieldgw/fieldgw/internal/disk"
+	"github.com/fieldgw/fieldgw/internal/policy"
+)
+
+// storage keeps the last reading of the disk sensor and the verdict about capturing.
+type storage struct {
+	sensor *disk.Sensor
+	rules  policy.Storage
+
+	mu      sync.Mutex
+	reading disk.Reading
+	hold    *policy.Hold
+	state   policy.StorageState
+	since   time.Time
+}
+
+func newStorage(sensor *disk.Sensor, cfg config.Storage) *storage {
+	return &storage{
+		sensor: sensor, state: policy.StorageUnknown,
+		rules: policy.Storage{WarnFree: uint64(cfg.WarnFree.Bytes()), Reserve: uint64(cfg.Reserve.Bytes())},
+	}
+}
+
+// refresh reads the sensor and decides anew. It reports whether capturing was blocked or freed by that.
+func (s *storage) refresh(ctx context.Context) (changed bool) {
+	reading := s.sensor.Read(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reading = reading
+	was := s.hold
+	s.hold, s.state = policy.Capture(diskOf(reading), s.rules, 0, was != nil)
+	if changed = (was == nil) != (s.hold == nil); changed || s.since.IsZero() {
+		s.since = time.Now().UTC()
+	}
+	return changed
+}
+
+func diskOf(r disk.Reading) policy.Disk {
+	return policy.Disk{Known: r.Known, FreeBytes: r.FreeBytes, InodesFree: r.InodesFree, InodesTotal: r.InodesTotal}
+}
+
+// blocked returns why nothing is captured; nil when files are taken.
+func (s *storage) blocked() *policy.Hold {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hold
+}
+
+// snapshot returns the last reading and verdict.
+func (s *storage) snapshot() (disk.Reading, *policy.Hold, policy.StorageState, time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reading, s.hold, s.state, s.since
+}
+
+// cheapNeed is the need, in bytes, up to which the last reading is good enough.
+const cheapNeed = 1 << 20
+
+// room decides about one adoption; intake asks it. A larger need is held against a fresh reading.
+func (s *storage) room(ctx context.Context, need int64) error {
+	if need > cheapNeed {
+		s.refresh(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hold != nil {
+		return errors.New(s.hold.Detail)
+	}
+	if hold, _ := policy.Capture(diskOf(s.reading), s.rules, uint64(need), false); hold != nil {
+		return errors.New(hold.Detail)
+	}
+	return nil
+}
