@@ -1,0 +1,218 @@
+// Package rig runs the real programs for tests and for the demonstration: fieldgw-server, fieldgwd behind a link that can
+// be cut, and fieldgwctl. It starts them as processes of their own, kills them, and asks the server itself, past the link,
+// what it really holds.
+//
+// It owns one directory and the processes in it. Read Rig first, then server.go (the server's own word) and truth.go
+// (what must hold whenever somebody looks).
+package rig
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/fieldgw/fieldgw/internal/control"
+	"github.com/fieldgw/fieldgw/test/linkproxy"
+)
+
+// Options describe a Rig. The zero value gives the defaults.
+type Options struct {
+	// Dir holds everything; it must be short enough for a unix socket's path.
+	Dir string
+	// Bin holds the built programs.
+	Bin string
+	// Config is added to the daemon's configuration.
+	Config string
+	// Retry is the schedule's four ranges; empty means 1s-2s for all of them.
+	Retry string
+	// Adopt is "move" or "copy"; empty means move.
+	Adopt string
+}
+
+// Rig is a server, a link and a device.
+type Rig struct {
+	Options
+	Link *linkproxy.Proxy
+
+	server, daemon *Process
+	serverAddr     string
+	stopLink       context.CancelFunc
+	linkDone       chan error
+}
+
+// New makes the directories, the link and the daemon's configuration, and starts the server once, so that certificate
+// and token exist.
+func New(ctx context.Context, o Options) (*Rig, error) {
+	if o.Retry == "" {
+		o.Retry = "1s-2s"
+	}
+	if o.Adopt == "" {
+		o.Adopt = "move"
+	}
+	r := &Rig{Options: o}
+	for _, d := range []string{r.Capture(), r.Path("log")} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	r.serverAddr = fmt.Sprintf("127.0.0.1:%d", port)
+	if r.Link, err = linkproxy.New(linkproxy.Options{Target: r.serverAddr}); err != nil {
+		return nil, err
+	}
+	linkCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	r.stopLink, r.linkDone = stop, make(chan error, 1)
+	go func() { r.linkDone <- r.Link.Run(linkCtx) }()
+	if err := r.WriteConfig(""); err != nil {
+		return nil, err
+	}
+	return r, r.StartServer(ctx)
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	addr, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		return 0, errors.Join(fmt.Errorf("%T is not a TCP address", l.Addr()), l.Close())
+	}
+	return addr.Port, l.Close()
+}
+
+// Path joins a path to the rig's directory.
+func (r *Rig) Path(elem ...string) string { return filepath.Join(append([]string{r.Dir}, elem...)...) }
+
+// Capture is the watched directory.
+func (r *Rig) Capture() string { return r.Path("device", "capture") }
+
+// Spool is the account's directory on the device.
+func (r *Rig) Spool() string { return r.Path("device", "state", "accounts", "default") }
+
+// WriteConfig writes the daemon's configuration; extra is added to that of the options.
+func (r *Rig) WriteConfig(extra string) error {
+	text := fmt.Sprintf(`version = 1
+state_dir = %q
+[watch.camera]
+path = %q
+settle = "300ms"
+adopt = %q
+[uplink]
+endpoint = "https://%s"
+credential = %q
+ca_file = %q
+[uplink.retry]
+first = %[7]q
+second = %[7]q
+third = %[7]q
+cap = %[7]q
+[control]
+socket = %[8]q
+group = ""
+%[9]s
+%[10]s
+`, r.Path("device", "state"), r.Capture(), r.Adopt, r.Link.Addr(), r.Path("server", "device.token"),
+		r.Path("server", "tls", "cert.pem"), r.Retry, r.Path("device", "run", "control.sock"), r.Config, extra)
+	return os.WriteFile(r.Path("device", "fieldgw.toml"), []byte(text), 0o600)
+}
+
+// StartServer starts fieldgw-server and waits until it is ready.
+func (r *Rig) StartServer(ctx context.Context) (err error) {
+	r.server, err = r.start(ctx, "fieldgw-server", "--data", r.Path("server"), "--listen", r.serverAddr, "--log-format", "text")
+	return err
+}
+
+// StartDaemon starts fieldgwd and waits until it has recovered.
+func (r *Rig) StartDaemon(ctx context.Context) (err error) {
+	r.daemon, err = r.start(ctx, "fieldgwd", "run", "--config", r.Path("device", "fieldgw.toml"))
+	return err
+}
+
+// KillDaemon ends fieldgwd without warning (SIGKILL).
+func (r *Rig) KillDaemon() error { return r.daemon.Kill() }
+
+// KillServer ends fieldgw-server without warning (SIGKILL).
+func (r *Rig) KillServer() error { return r.server.Kill() }
+
+// StopDaemon ends fieldgwd in order (SIGTERM).
+func (r *Rig) StopDaemon() error { return r.daemon.Stop() }
+
+// Daemon is the running fieldgwd.
+func (r *Rig) Daemon() *Process { return r.daemon }
+
+// Close ends everything. The directory stays.
+func (r *Rig) Close() error {
+	var errs []error
+	for _, p := range []*Process{r.daemon, r.server} {
+		if p != nil && p.Running() {
+			errs = append(errs, p.Stop())
+		}
+	}
+	r.stopLink()
+	return errors.Join(append(errs, <-r.linkDone)...)
+}
+
+// Ctl runs fieldgwctl and returns what it printed and its exit code. An error means that it could not be run.
+func (r *Rig) Ctl(ctx context.Context, args ...string) (stdout, stderr string, code int, err error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(r.Bin, "fieldgwctl"), args...)
+	cmd.Env = append(os.Environ(), "FIELDGW_SOCKET="+r.Path("device", "run", "control.sock"), "NO_COLOR=1", "TZ=UTC")
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = nil
+	}
+	return out.String(), errOut.String(), cmd.ProcessState.ExitCode(), err
+}
+
+// CtlJSON runs fieldgwctl -o json and decodes its answer into v.
+func (r *Rig) CtlJSON(ctx context.Context, v any, args ...string) error {
+	stdout, stderr, code, err := r.Ctl(ctx, append([]string{"-o", "json"}, args...)...)
+	if err != nil {
+		return err
+	}
+	if code != 0 {
+		return fmt.Errorf("fieldgwctl %s: exit %d: %s", strings.Join(args, " "), code, stderr)
+	}
+	return json.Unmarshal([]byte(stdout), v)
+}
+
+// Items returns what fieldgwctl list shows.
+func (r *Rig) Items(ctx context.Context) ([]control.Item, error) {
+	var page control.Page[control.Item]
+	err := r.CtlJSON(ctx, &page, "list")
+	return page.Items, err
+}
+
+// Until asks again and again, at most for the given time, until ok answers true or fails.
+func Until(ctx context.Context, limit time.Duration, what string, ok func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for pause := 20 * time.Millisecond; ; pause = min(pause*5/4, 500*time.Millisecond) {
+		done, err := ok()
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		if done {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: not within %s", what, limit)
+		case <-time.After(pause):
+		}
+	}
+}
