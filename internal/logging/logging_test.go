@@ -105,6 +105,10 @@ func TestOddValues(t *testing.T) {
 	}
 }
 
+// standardError is file descriptor 2 itself: under go test -json os.Stderr is another one. It is never collected, so that
+// nothing closes the descriptor.
+var standardError = os.NewFile(uintptr(syscall.Stderr), "/dev/stderr")
+
 // Automatic choice takes the journal only when the writer is standard error and that is the journal's stream.
 func TestAutoFormat(t *testing.T) {
 	isJournal := func(o Options) bool {
@@ -117,7 +121,7 @@ func TestAutoFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("JOURNAL_STREAM", fmt.Sprintf("%d:%d", stat.Dev, stat.Ino))
-	stderr := os.Stderr
+	stderr := standardError
 	if !isJournal(Options{Writer: stderr}) || !isJournal(Options{Writer: stderr, Format: "unknown"}) ||
 		!isJournal(Options{Writer: &bytes.Buffer{}, Format: FormatJournal}) {
 		t.Error("the journal is not used on its own stream")

@@ -15,8 +15,7 @@ func (t *tree) place(e *entry, c class) bool {
 	}
 	limit := [classes]int{t.limits.fresh, t.limits.held, t.limits.listed}[c]
 	if t.count[c] >= limit {
-		t.walk.left++
-		t.full = t.full || c == fresh
+		t.postpone(c)
 		t.forget(e)
 		return false
 	}
@@ -26,12 +25,18 @@ func (t *tree) place(e *entry, c class) bool {
 	return true
 }
 
+// postpone notes that a path is left to a later scan, which must not conclude that an event was missed.
+func (t *tree) postpone(c class) {
+	t.walk.left++
+	t.full = t.full || c == fresh
+	t.left = true
+}
+
 // newEntry puts a path under observation or on the list; nil when there is no room.
 func (t *tree) newEntry(n *node, name string, c class, scan uint64) *entry {
 	limit := [classes]int{t.limits.fresh, t.limits.held, t.limits.listed}[c]
 	if t.count[c] >= limit {
-		t.walk.left++
-		t.full = t.full || c == fresh
+		t.postpone(c)
 		return nil
 	}
 	t.count[c]++
@@ -133,7 +138,14 @@ func (t *tree) listDirectory(n *node, name string, code attachment.Code, detail 
 
 // drop takes a directory out of the tree, with everything below it.
 func (t *tree) drop(n *node, path string) {
-	t.empty(n, path)
+	for _, kid := range n.kids {
+		t.drop(kid, join(path, kid.name))
+	}
+	for _, e := range n.files {
+		if e.phase != offered || t.next == e {
+			t.forget(e)
+		}
+	}
 	n.gone = true
 	if n.watched {
 		n.watched = false
@@ -144,18 +156,6 @@ func (t *tree) drop(n *node, path string) {
 		delete(n.parent.kids, n.name)
 		if len(n.parent.kids) == 0 {
 			n.parent.kids = nil
-		}
-	}
-}
-
-// empty forgets everything below a directory, conditions of its own excepted.
-func (t *tree) empty(n *node, path string) {
-	for _, kid := range n.kids {
-		t.drop(kid, join(path, kid.name))
-	}
-	for _, e := range n.files {
-		if e.phase != offered || t.next == e {
-			t.forget(e)
 		}
 	}
 }

@@ -268,8 +268,8 @@ func (t *tree) follow(e *entry, rel string, d Disposition) {
 	now, changed := t.now(), e.changed
 	if d.Kind == Taken || d.Kind == Stays || e.dir.gone {
 		t.forget(e)
-		if d.Kind == Stays {
-			t.stays.add(rel, e.seen.id, t.walking)
+		if d.Kind == Stays && !t.stays.add(rel, e.seen.id, t.walking) {
+			t.left = true
 		}
 		dir := rel[:max(0, strings.LastIndexByte(rel, '/'))]
 		if n := t.top.find(dir); changed && n != nil {

@@ -49,6 +49,7 @@ func TestPermissions(t *testing.T) {
 	write(t, filepath.Join(root, "locked.jpg"), "x")
 	write(t, filepath.Join(root, "closed/in.jpg"), "x")
 	write(t, filepath.Join(root, "list-only/in.jpg"), "x")
+	mkdir(t, filepath.Join(root, "list-only/sub"))
 	write(t, filepath.Join(root, "foreign.jpg"), "x")
 	if os.Geteuid() != 0 {
 		must(t, os.Chmod(filepath.Join(root, "locked.jpg"), 0))
@@ -105,6 +106,7 @@ func watchAsNobody(t *testing.T, root string) {
 	for _, rel := range []string{"locked.jpg", "closed", "list-only"} {
 		h.eventually(rel+" named", func() bool { return h.reasons()[rel] == attachment.NotTakenPermission })
 	}
+	h.eventually("down to these", func() bool { return len(h.reasons()) == 3 })
 	must(t, os.Chmod(h.path("locked.jpg"), 0o600))
 	if c := h.receive(); c.RelPath != "locked.jpg" {
 		t.Fatalf("got %+v", c)

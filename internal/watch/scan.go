@@ -17,9 +17,9 @@ func (t *tree) walkAll(ctx context.Context) {
 	began := t.now()
 	t.walking++
 	t.mu.Lock()
-	t.wanted, t.full, t.walk = false, false, walkCount{}
+	s := &scanner{tree: t, ctx: ctx, deep: true, walk: true, missing: !t.left}
+	t.wanted, t.full, t.left, t.walk = false, false, false, walkCount{}
 	t.mu.Unlock()
-	s := &scanner{tree: t, ctx: ctx, deep: true, walk: true}
 	s.scan(t.top, t.root.Path)
 
 	t.mu.Lock()
@@ -79,7 +79,8 @@ type scanner struct {
 	tree    *tree
 	ctx     context.Context
 	deep    bool // enter every directory, not only new ones
-	walk    bool // part of a rescan, which counts what events should have told
+	walk    bool // part of a walk
+	missing bool // what is new should have been told by an event: scans before left nothing out
 	visited int
 	inner   time.Duration // spent below the directory at hand and on other work
 }
@@ -155,12 +156,8 @@ func (t *tree) enter(s *scanner, n *node, path string, info fs.FileInfo) bool {
 	}
 	t.mu.Lock()
 	if n.id != id {
-		if n.id != (inode{}) {
-			// Another directory stands where one was known: nothing that was observed in that one holds for it.
-			t.empty(n, path)
-			n.listed, n.ended = false, 0
-		}
-		n.id = id
+		// Another directory, if one was known here: it need not wait for that one's pace.
+		n.id, n.listed, n.ended = id, false, 0
 	}
 	t.mu.Unlock()
 

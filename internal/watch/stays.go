@@ -34,13 +34,14 @@ func (s *stays) hash(rel string, id attachment.SourceIdentity) (path, identity u
 	return path, maphash.Bytes(s.seed, b[:])
 }
 
-// add records a file; without room it is not recorded.
-func (s *stays) add(rel string, id attachment.SourceIdentity, walk uint32) {
+// add records a file; false when there is no room.
+func (s *stays) add(rel string, id attachment.SourceIdentity, walk uint32) bool {
 	path, identity := s.hash(rel, id)
 	if _, known := s.marks[path]; !known && len(s.marks) >= s.limit {
-		return
+		return false
 	}
 	s.marks[path] = stay{identity: identity, walk: walk}
+	return true
 }
 
 // holds reports whether the file is recorded as it is now. A recorded file that changed is forgotten.

@@ -52,6 +52,7 @@ type tree struct {
 	count   [classes]int
 	wanted  bool // a walk is to be made as soon as pace allows
 	full    bool // a file was not observed for lack of room
+	left    bool // since the last walk began, something was forgotten that the next one will find
 	stats   RootStats
 	walk    walkCount
 }

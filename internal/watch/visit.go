@@ -100,7 +100,7 @@ func (s *scanner) kid(n *node, name string, id inode, number uint64) (kid *node,
 			n.kids = map[string]*node{}
 		}
 		n.kids[name] = kid
-		if s.walk {
+		if s.missing {
 			kid.doubt, kid.doubtSince = n.witness()
 		}
 	}
@@ -191,7 +191,7 @@ func (s *scanner) see(n *node, path, name string, info fs.FileInfo, number uint6
 		if e = t.newEntry(n, name, fresh, number); e == nil {
 			return
 		}
-		if s.walk {
+		if s.missing {
 			e.witness, e.before = n.witness()
 		}
 		t.restart(e, now, observe(now, id))

@@ -260,6 +260,9 @@ func TestStaysLimit(t *testing.T) {
 		if got := h.waiting(); len(got) != 1 {
 			t.Fatalf("%d offered again, want the one there was no room for", len(got))
 		}
+		if n := h.Stats().Roots[0].FoundByRescan; n != 0 {
+			t.Errorf("%d counted as missed by events", n)
+		}
 	})
 }
 
@@ -289,12 +292,18 @@ func TestAgain(t *testing.T) {
 		synctest.Wait()
 		appendTo(t, h.path("a.jpg"), "more")
 		pass(40 * time.Second)
+		former := c
 		c = h.expect("a.jpg")[0]
 		if c.Identity.Size != 5 {
 			t.Errorf("size %d", c.Identity.Size)
 		}
+		h.Done(former, Disposition{Kind: Stays}) // about the file as it was: ignored
 		h.Done(c, Disposition{Kind: Taken})
 		must(t, os.Remove(c.Path))
+		pass(time.Second)
+		if n := h.Stats().Roots[0].Known; n != 0 {
+			t.Errorf("%d known", n)
+		}
 		pass(time.Minute)
 		h.expect()
 		if len(h.reasons()) != 0 {
@@ -345,13 +354,24 @@ func TestUnreadCandidatesWait(t *testing.T) {
 		}
 		// Those that wait and change are not offered as they were: one in the queue, and the one that is next.
 		tr := h.trees[0]
-		tr.mu.Lock()
+		next := func() string {
+			tr.mu.Lock()
+			defer tr.mu.Unlock()
+			return tr.candidate.RelPath
+		}
 		for _, name := range names {
-			if tr.offered[name] == nil || tr.offered[name] == tr.next {
+			tr.mu.Lock()
+			out := tr.offered[name] != nil && tr.offered[name] != tr.next
+			tr.mu.Unlock()
+			if !out {
 				appendTo(t, h.path(name), "more")
 			}
 		}
-		tr.mu.Unlock()
+		h.Rescan("")
+		pass(3 * time.Second)
+		gone := next()
+		must(t, os.Remove(h.path(gone)))
+		names = slices.DeleteFunc(names, func(n string) bool { return n == gone })
 		pass(35 * time.Second)
 		for _, code := range h.reasons() {
 			if code != attachment.HoldQueued {
@@ -387,23 +407,28 @@ func TestQueueStaysSmall(t *testing.T) {
 		}
 		h.start()
 		pass(3 * time.Second)
+		// The file that is next stays as it is: as long as it does, nothing leaves the queue.
+		h.trees[0].mu.Lock()
+		next := h.trees[0].next.name
+		h.trees[0].mu.Unlock()
+		change := func(names []string, how func(name string)) {
+			for _, name := range names {
+				if name != next {
+					how(name)
+				}
+			}
+		}
 		for range 40 {
-			for _, name := range names[100:] {
-				must(t, os.Remove(h.path(name)))
-			}
+			change(names[100:], func(name string) { must(t, os.Remove(h.path(name))) })
 			look(time.Second)
-			for _, name := range names[100:] {
-				write(t, h.path(name), "y")
-			}
+			change(names[100:], func(name string) { write(t, h.path(name), "y") })
 			look(time.Second)
-			for _, name := range names[:100] {
-				appendTo(t, h.path(name), "z")
-			}
+			change(names[:100], func(name string) { appendTo(t, h.path(name), "z") })
 			look(1500 * time.Millisecond) // the new ones have settled, the changed ones not yet
 		}
 		pass(5 * time.Second)
 		h.trees[0].mu.Lock()
-		if n, limit := len(h.trees[0].queue), 2*len(names)+breath+1; n > limit {
+		if n, limit := len(h.trees[0].queue), 2*len(names)+breath+1; n <= len(names) || n > limit {
 			t.Errorf("%d in the queue", n)
 		}
 		h.trees[0].mu.Unlock()
@@ -654,8 +679,8 @@ func TestLimits(t *testing.T) {
 				t.Fatalf("limits exceeded: %+v", s)
 			}
 		}
-		if s := h.Stats().Roots[0]; s.Left == 0 {
-			t.Errorf("nothing is said to be left: %+v", s)
+		if s := h.Stats().Roots[0]; s.Left == 0 || s.FoundByRescan != 0 {
+			t.Errorf("nothing left, or what was left counted as missed: %+v", s)
 		}
 	})
 }
@@ -684,6 +709,47 @@ func TestPatternsAndFlatWatch(t *testing.T) {
 			t.Errorf("not taken: %v", h.reasons())
 		}
 	})
+}
+
+// Events and overflows in quick succession cost a bounded number of scans.
+func TestBusyDirectory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newFakeSource()
+		var scans atomic.Int64
+		fsys := durable.Hooked(func(durable.Call) error { scans.Add(1); return nil })
+		h := build(t, Options{Source: source, FS: fsys}).start()
+		pass(time.Second)
+		scans.Store(0)
+		for range 1000 {
+			source.events <- Event{Path: h.path("x")}
+			pass(10 * time.Millisecond)
+		}
+		if n := scans.Load(); n < 50 || n > 101 {
+			t.Errorf("%d scans for 1000 events in 10 s", n)
+		}
+		scans.Store(0)
+		for range 1000 {
+			source.errors <- ErrOverflow
+			pass(10 * time.Millisecond)
+		}
+		if n := scans.Load(); n < 50 || n > 102 {
+			t.Errorf("%d scans for 1000 overflows in 10 s", n)
+		}
+	})
+}
+
+// A listing ends when another scan, in between, found its directory gone: what stands at the path now is not this one's.
+func TestListingOfGoneDirectory(t *testing.T) {
+	h := build(t, Options{Source: newFakeSource()})
+	write(t, h.path("a.jpg"), "x")
+	entries, err := os.ReadDir(h.root)
+	must(t, err)
+	s := &scanner{tree: h.trees[0], ctx: t.Context()}
+	n := newNode(nil, "")
+	n.gone = true
+	if err := s.visit(n, h.root, entries[0], 1); !errors.Is(err, errGone) || n.files != nil {
+		t.Errorf("visit: %v, %v", err, n.files)
+	}
 }
 
 // Nothing is touched between rescans while nothing settles: an idle watcher does not poll.
@@ -796,6 +862,14 @@ func TestWatchesFollowRenames(t *testing.T) {
 		pass(time.Second)
 		want := []string{h.root, h.path("a"), h.path("a/sub"), h.path("y"), h.path("y/sub")}
 		if got := source.watches(); !slices.Equal(got, want) {
+			t.Fatalf("watches %q, want %q", got, want)
+		}
+		must(t, os.RemoveAll(h.path("a")))
+		must(t, os.Remove(h.path("y/sub")))
+		h.Rescan("")
+		pass(time.Second)
+		want = []string{h.root, h.path("y")}
+		if got := source.watches(); !slices.Equal(got, want) || h.Stats().Roots[0].Watches != 2 {
 			t.Fatalf("watches %q, want %q", got, want)
 		}
 		h.registry.mu.Lock()
