@@ -1,10 +1,22 @@
 package watch
 
 import (
+	"errors"
+	"io/fs"
+	"log/slog"
 	"slices"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/logging"
 )
+
+// cause words an error without the path, which stands beside it and may hold bytes that are no text.
+func cause(err error) string {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
+		return at.Op + ": " + at.Err.Error()
+	}
+	return attachment.Printable(err.Error())
+}
 
 // Everything here is called with t.mu held. A directory below the root shows its condition as an entry of its parent; the
 // root's is the state of the tree.
@@ -17,7 +29,8 @@ func (t *tree) available() bool {
 // unavailable notes that the root cannot be listed.
 func (t *tree) unavailable(code attachment.Code, detail string) {
 	if t.available() || t.state.code != code || t.state.detail != detail {
-		t.log.Warn("capture directory is not available", "path", t.root.Path, "reason", string(code), "detail", detail)
+		t.log.Warn("capture directory is not available", slog.String(logging.KeyPath, t.root.Path),
+			slog.String(logging.KeyReason, string(code)), slog.String(logging.KeyErr, detail))
 	}
 	t.setState(code, detail)
 }
@@ -29,7 +42,7 @@ func (t *tree) readable(n *node) {
 		return
 	}
 	if !t.available() {
-		t.log.Info("capture directory is available", "path", t.root.Path)
+		t.log.Info("capture directory is available", slog.String(logging.KeyPath, t.root.Path))
 	}
 	if n.watched {
 		t.setState("", "")
@@ -90,7 +103,7 @@ func (t *tree) finishWalk() {
 	t.stats.LastScan, t.stats.LastScanTook = t.wall(), t.walkCost
 	switch {
 	case before == 0 && t.stats.NotWatched > 0:
-		t.log.Warn("directories are not watched and only scanned from time to time", "directories", t.stats.NotWatched)
+		t.log.Warn("directories are not watched and only scanned from time to time", slog.Int(logging.KeyCount, t.stats.NotWatched))
 	case before > 0 && t.stats.NotWatched == 0:
 		t.log.Info("all directories are watched again")
 	}

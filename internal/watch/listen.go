@@ -3,7 +3,10 @@ package watch
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
+
+	"github.com/fieldgw/fieldgw/internal/logging"
 )
 
 // open gets the source of events and makes it known; nil when there is none, which costs only speed.
@@ -17,7 +20,7 @@ func (w *Watcher) open() EventSource {
 			}
 			if detail := noEvents(err); detail != w.deaf {
 				w.deaf = detail
-				w.opts.Logger.Warn("no file events, directories are only scanned from time to time", "detail", detail, "error", err)
+				w.opts.Logger.Warn("no file events, directories are only scanned from time to time", slog.String(logging.KeyErr, detail))
 			}
 			return nil
 		}
@@ -43,7 +46,7 @@ func (w *Watcher) listen(ctx context.Context, source EventSource) error {
 				t.noSource("the source of file events ended")
 				t.wantWalk()
 			}
-			w.opts.Logger.Warn("file events ended, directories are only scanned from time to time", "error", err)
+			w.opts.Logger.Warn("file events ended, directories are only scanned from time to time", slog.Any(logging.KeyErr, err))
 		}
 		if w.opts.Source != nil {
 			<-ctx.Done()
@@ -85,7 +88,7 @@ func (w *Watcher) pump(ctx context.Context, source EventSource) {
 				continue
 			}
 			if !errors.Is(err, ErrOverflow) {
-				w.opts.Logger.Warn("file events may have been missed, scanning everything", "error", err)
+				w.opts.Logger.Warn("file events may have been missed, scanning everything", slog.Any(logging.KeyErr, err))
 			}
 			for _, t := range w.trees {
 				t.lostEvents()

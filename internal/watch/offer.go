@@ -95,7 +95,7 @@ func (t *tree) blocked(e *entry, err error) {
 	case errors.Is(err, fs.ErrPermission):
 		t.park(e, listed, attachment.NotTakenPermission, "", 0)
 	default:
-		t.park(e, listed, attachment.NotTakenUnreadable, err.Error(), 0)
+		t.park(e, listed, attachment.NotTakenUnreadable, cause(err), 0)
 	}
 }
 

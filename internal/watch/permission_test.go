@@ -49,23 +49,25 @@ func TestPermissions(t *testing.T) {
 	write(t, filepath.Join(root, "locked.jpg"), "x")
 	write(t, filepath.Join(root, "closed/in.jpg"), "x")
 	write(t, filepath.Join(root, "list-only/in.jpg"), "x")
-	mkdir(t, filepath.Join(root, "list-only/sub"))
+	mkdir(t, filepath.Join(root, "bare/sub"))
 	write(t, filepath.Join(root, "foreign.jpg"), "x")
 	if os.Geteuid() != 0 {
 		must(t, os.Chmod(filepath.Join(root, "locked.jpg"), 0))
 		must(t, os.Chmod(filepath.Join(root, "closed"), 0))
 		must(t, os.Chmod(filepath.Join(root, "list-only"), 0o444))
+		must(t, os.Chmod(filepath.Join(root, "bare"), 0o444))
 		watchAsNobody(t, root)
 		return
 	}
 	must(t, os.Chmod(filepath.Dir(base), 0o755))
 	must(t, os.Chown(root, nobody, nobody))
-	for _, own := range []string{"locked.jpg", "closed", "closed/in.jpg", "list-only", "list-only/in.jpg"} {
+	for _, own := range []string{"locked.jpg", "closed", "closed/in.jpg", "list-only", "list-only/in.jpg", "bare"} {
 		must(t, os.Chown(filepath.Join(root, own), nobody, nobody))
 	}
 	must(t, os.Chmod(filepath.Join(root, "locked.jpg"), 0))
 	must(t, os.Chmod(filepath.Join(root, "closed"), 0))
 	must(t, os.Chmod(filepath.Join(root, "list-only"), 0o444))
+	must(t, os.Chmod(filepath.Join(root, "bare"), 0o444))
 	copyOfTest := filepath.Join(base, "watch.test")
 	copyFile(t, "/proc/self/exe", copyOfTest)
 	child := exec.CommandContext(t.Context(), copyOfTest, "-test.run=^"+permissionIn+"$", "-test.v", "-test.timeout=2m")
@@ -103,10 +105,10 @@ func watchAsNobody(t *testing.T, root string) {
 		t.Fatalf("got %+v, want evidence %q", c, want)
 	}
 	h.Done(c, Disposition{Kind: Stays})
-	for _, rel := range []string{"locked.jpg", "closed", "list-only"} {
+	for _, rel := range []string{"locked.jpg", "closed", "list-only", "bare"} {
 		h.eventually(rel+" named", func() bool { return h.reasons()[rel] == attachment.NotTakenPermission })
 	}
-	h.eventually("down to these", func() bool { return len(h.reasons()) == 3 })
+	h.eventually("down to these", func() bool { return len(h.reasons()) == 4 })
 	must(t, os.Chmod(h.path("locked.jpg"), 0o600))
 	if c := h.receive(); c.RelPath != "locked.jpg" {
 		t.Fatalf("got %+v", c)

@@ -137,7 +137,7 @@ func (t *tree) missing(n *node, path string, info fs.FileInfo, err error) {
 	case info != nil:
 		detail = "it is not a directory"
 	case !durable.IsNotExist(err):
-		detail = err.Error()
+		detail = cause(err)
 	}
 	t.drop(n, path)
 	t.top = newNode(nil, "")
@@ -253,7 +253,7 @@ func (t *tree) leave(s *scanner, n *node, path string, l listing) {
 	case errors.Is(err, fs.ErrPermission):
 		t.unreadable(n, attachment.NotTakenPermission, "")
 	default:
-		t.unreadable(n, attachment.NotTakenUnreadable, err.Error())
+		t.unreadable(n, attachment.NotTakenUnreadable, cause(err))
 	}
 	if n.parent != nil && !n.watched && n.kids == nil && n.files == nil && !n.gone {
 		// Nothing is remembered about it, so it need not be known either.

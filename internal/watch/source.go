@@ -38,5 +38,5 @@ func noEvents(err error) string {
 	case errors.Is(err, errWatchLimit):
 		return fmt.Sprintf("fieldgw watches at most %d directories", maxWatches)
 	}
-	return err.Error()
+	return cause(err)
 }

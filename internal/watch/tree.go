@@ -10,6 +10,7 @@ import (
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/durable"
+	"github.com/fieldgw/fieldgw/internal/logging"
 )
 
 // tree is one root: its loop, and what is remembered about it. The loop alone changes entries and directories; mu lets
@@ -72,7 +73,7 @@ func newTree(opts Options, root Root, reg *registry, out chan<- Candidate, start
 	t := &tree{
 		root: root, names: nameRules{root.Include, root.Exclude}, limits: lim, rescan: opts.Rescan, registry: reg,
 		times: times{settle: root.Settle, quiet: max(root.Settle, quietWithoutLease), grace: opts.EmptyGrace},
-		fs:    opts.FS, wall: opts.Now, log: opts.Logger.With("watch", root.Name), out: out,
+		fs:    opts.FS, wall: opts.Now, log: opts.Logger.With(slog.String(logging.KeyWatch, root.Name)), out: out,
 		// time.Since reads the monotonic clock: running time, whatever happens to the wall clock.
 		now:  func() time.Duration { return time.Since(start) },
 		wake: make(chan struct{}, 1), stays: newStays(lim.stays), top: newNode(nil, ""),
@@ -179,7 +180,9 @@ func (t *tree) wantWalk() {
 // lostEvents makes everything dirty.
 func (t *tree) lostEvents() {
 	t.mu.Lock()
-	t.stats.Overflows++
+	if t.stats.Overflows++; t.stats.Overflows == 1 {
+		t.log.Warn("file events were lost, everything is scanned; the status counts how often")
+	}
 	t.wanted = true
 	t.mu.Unlock()
 	t.signal()

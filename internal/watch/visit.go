@@ -52,7 +52,7 @@ func (s *scanner) visitDirectory(n *node, path string, d fs.DirEntry, number uin
 	case err != nil:
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.listDirectory(n, name, attachment.NotTakenUnreadable, err.Error(), number)
+		t.listDirectory(n, name, attachment.NotTakenUnreadable, cause(err), number)
 		return nil
 	}
 	kid, enter := s.kid(n, name, inodeOf(info), number)
@@ -137,7 +137,7 @@ func (s *scanner) visitFile(n *node, path string, d fs.DirEntry, number uint64) 
 		// The directory can be listed and not entered: every file in it is the same.
 		return err
 	case err != nil:
-		t.list(n, name, attachment.NotTakenUnreadable, err.Error(), 0, number)
+		t.list(n, name, attachment.NotTakenUnreadable, cause(err), 0, number)
 	case info.IsDir():
 		// It was replaced while the directory was listed; the event, or the next scan, shows it.
 	case !info.Mode().IsRegular():
