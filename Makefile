@@ -4,11 +4,12 @@
 .ONESHELL:
 .SHELLFLAGS   := -euc
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check fuzz clean needs
+.PHONY: help build demo test check fuzz killsweep clean needs
 
 GO       ?= go
 GO_MIN   := 1.26
 FUZZTIME ?= 10s
+EVERY    ?= 1
 
 # What tests use beyond Go. A test that misses one of them says so in the summary.
 TEST_PACKAGES := gcc libc6-dev poppler-utils qpdf strace xfsprogs e2fsprogs
@@ -20,7 +21,7 @@ DATE     = $(shell TZ=UTC0 git log -1 --format=%cd --date=format-local:%Y-%m-%dT
 STATIC   = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-X $(INTERNAL)/buildinfo.Version=$(VERSION) -X $(INTERNAL)/clock.BuildDate=$(DATE)'
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: needs ## static binaries of all programs, into build/bin
 	@mkdir -p build/bin
@@ -28,7 +29,7 @@ build: needs ## static binaries of all programs, into build/bin
 	ls -l build/bin
 
 demo: build ## show four files through a cut link and a killed daemon to their delivery, on this machine
-	@$(GO) run ./test/demo
+	@$(GO) run ./test/demo -bin build/bin
 
 test: needs ## all tests, and a summary of what could not be run; root on Debian: installs the packages they use
 	@missing=
@@ -56,6 +57,9 @@ test: needs ## all tests, and a summary of what could not be run; root on Debian
 	fi
 	$(GO) run ./test/summary "$$@" -- $$race -timeout 20m ./...
 
+killsweep: needs ## kill both programs at every one of their operations (EVERY=1, SEED=…): about a quarter of an hour
+	@$(GO) run ./test/killsweep -target both -every $(EVERY) $${SEED:+-seed $$SEED}
+
 check: needs ## what CI checks besides the tests: format, vet, staticcheck, house rules, modules, cross builds, scripts
 	@step() { echo "== $$*"; }
 	step gofmt
@@ -63,6 +67,7 @@ check: needs ## what CI checks besides the tests: format, vet, staticcheck, hous
 	[ -z "$$unformatted" ] || { echo "run gofmt -w on:" $$unformatted; exit 1; }
 	step go vet
 	$(GO) vet ./...
+	$(GO) vet -tags killpoints ./internal/durable
 	step staticcheck
 	$(GO) build -C tools -o ../build/tools/staticcheck honnef.co/go/tools/cmd/staticcheck
 	build/tools/staticcheck ./...

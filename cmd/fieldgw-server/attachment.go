@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -51,19 +52,62 @@ func newAttachmentList(c *common) *cobra.Command {
 // everyAttachment asks for page after page.
 func everyAttachment(ctx context.Context, o admin.Operator, account string) ([]store.Attachment, error) {
 	all := []store.Attachment{}
+	err := eachPage(ctx, o, account, func(page []store.Attachment) { all = append(all, page...) })
+	return all, err
+}
+
+func eachPage(ctx context.Context, o admin.Operator, account string, visit func([]store.Attachment)) error {
 	q := admin.Query{Account: account}
 	for {
 		page, err := o.Attachments(ctx, q)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		all = append(all, page...)
+		visit(page)
 		if len(page) < admin.PageSize {
-			return all, nil
+			return nil
 		}
 		last := page[len(page)-1]
 		q.After, q.AfterID = last.Account, last.ID
 	}
+}
+
+const (
+	// idLength is the length of a whole ID, minReference the least number of characters of a shortened one.
+	idLength     = 36
+	minReference = 4
+	// maxCandidates is how many IDs are named when a shortened one fits several.
+	maxCandidates = 10
+)
+
+// resolve turns an ID as fieldgwctl takes it, whole or its beginning or end, into the whole one.
+func resolve(ctx context.Context, o admin.Operator, account, ref string) (string, error) {
+	ref = strings.ToLower(ref)
+	if len(ref) >= idLength {
+		return ref, nil // that there is none by this ID is for the caller to find
+	}
+	if len(ref) < minReference {
+		return "", usagef("%q is too short for an ID, give at least %d characters", ref, minReference)
+	}
+	var found []string
+	err := eachPage(ctx, o, account, func(page []store.Attachment) {
+		for _, a := range page {
+			if len(found) <= maxCandidates && (strings.HasPrefix(a.ID, ref) || strings.HasSuffix(a.ID, ref)) {
+				found = append(found, a.ID)
+			}
+		}
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case len(found) == 0:
+		return "", fmt.Errorf("%q of account %s: %w", ref, account, store.ErrNotFound)
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > maxCandidates:
+		found = append(found[:maxCandidates], "…")
+	}
+	return "", usagef("%q fits several attachments: %s", ref, strings.Join(found, ", "))
 }
 
 func newAttachmentShow(c *common) *cobra.Command {
@@ -72,7 +116,11 @@ func newAttachmentShow(c *common) *cobra.Command {
 		Use: "show ID", Short: "Print everything known of one attachment, as JSON", Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.operate(cmd.Context(), cmd.CommandPath(), false, func(o admin.Operator) error {
-				a, err := o.Attachment(cmd.Context(), account, args[0])
+				id, err := resolve(cmd.Context(), o, account, args[0])
+				if err != nil {
+					return err
+				}
+				a, err := o.Attachment(cmd.Context(), account, id)
 				if err != nil {
 					return err
 				}
@@ -90,7 +138,11 @@ func newAttachmentVerify(c *common) *cobra.Command {
 		Use: "verify ID", Short: "Read the stored content back and compare it with its record", Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.operate(cmd.Context(), cmd.CommandPath(), false, func(o admin.Operator) error {
-				found, err := o.VerifyAttachment(cmd.Context(), account, args[0])
+				id, err := resolve(cmd.Context(), o, account, args[0])
+				if err != nil {
+					return err
+				}
+				found, err := o.VerifyAttachment(cmd.Context(), account, id)
 				if err != nil {
 					return err
 				}
@@ -98,7 +150,7 @@ func newAttachmentVerify(c *common) *cobra.Command {
 					return err
 				}
 				if !found.Sound {
-					return fmt.Errorf("verify %s: %w", args[0], errAttention)
+					return fmt.Errorf("verify %s: %w", id, errAttention)
 				}
 				return nil
 			})

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"unicode"
@@ -22,23 +23,47 @@ import (
 type common struct {
 	stdout, stderr io.Writer
 	data           string
-	level          slog.Level
+	level          level
 	format         string
 }
 
 func (c *common) addFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	flags.StringVar(&c.data, "data", "./fieldgw-server-data", "data directory")
-	flags.TextVar(&c.level, "log-level", slog.LevelInfo, "least severity that is logged: debug, info, warn or error")
+	flags.Var(&c.level, "log-level", "least severity that is logged: "+strings.Join(levels, ", "))
 	flags.StringVar(&c.format, "log-format", string(logging.FormatAuto), "auto, text, json or journal")
 }
 
+// level is --log-level: slog's severity under its word in lower case.
+type level string
+
+var levels = []string{"debug", "info", "warn", "error"}
+
+// String implements pflag.Value.
+func (l *level) String() string { return string(*l) }
+
+// Set implements pflag.Value.
+func (l *level) Set(text string) error {
+	if !slices.Contains(levels, text) {
+		return fmt.Errorf("want %s", strings.Join(levels, ", "))
+	}
+	*l = level(text)
+	return nil
+}
+
+// Type implements pflag.Value.
+func (l *level) Type() string { return "level" }
+
+func (l level) severity() slog.Level {
+	return map[level]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}[l]
+}
+
 func (c *common) logger() (*slog.Logger, error) {
-	options := logging.Options{Level: c.level, Format: logging.Format(c.format), Writer: c.stderr}
+	options := logging.Options{Level: c.level.severity(), Format: logging.Format(c.format), Writer: c.stderr}
 	switch options.Format {
 	case logging.FormatAuto, logging.FormatText, logging.FormatJSON, logging.FormatJournal:
 	default:
-		return nil, fmt.Errorf("%w: --log-format is auto, text, json or journal, not %q", errUsage, c.format)
+		return nil, usagef("--log-format is auto, text, json or journal, not %q", c.format)
 	}
 	log, _ := logging.New(options)
 	return log, nil

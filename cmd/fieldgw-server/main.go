@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -28,8 +29,13 @@ const (
 	exitAttention = 8
 )
 
-// errUsage marks errors of the command line.
-var errUsage = errors.New("usage")
+// usageError is a command line that cannot be meant.
+type usageError struct{ error }
+
+// Unwrap returns what is wrong.
+func (e *usageError) Unwrap() error { return e.error }
+
+func usagef(text string, args ...any) error { return &usageError{fmt.Errorf(text, args...)} }
 
 // errAttention is returned by a command that did its work and found what a person must look at.
 var errAttention = errors.New("stored content is damaged")
@@ -48,18 +54,21 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
-	if err != nil {
+	cmd, err := root.ExecuteContextC(ctx)
+	if _, usage := errors.AsType[*usageError](err); usage {
+		fmt.Fprintf(stderr, "fieldgw-server: Usage: %v\n  See: %s --help\n", err, cmd.CommandPath())
+	} else if err != nil {
 		fmt.Fprintln(stderr, "fieldgw-server:", err)
 	}
 	return exitCode(err)
 }
 
 func exitCode(err error) int {
+	_, usage := errors.AsType[*usageError](err)
 	switch {
 	case err == nil:
 		return exitDone
-	case errors.Is(err, errUsage), errors.Is(err, admin.ErrInvalid):
+	case usage, errors.Is(err, admin.ErrInvalid):
 		return exitUsage
 	case errors.Is(err, store.ErrNotFound):
 		return exitNotFound
@@ -72,10 +81,12 @@ func exitCode(err error) int {
 }
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
-	c := &common{stdout: stdout, stderr: stderr}
+	c := &common{stdout: stdout, stderr: stderr, level: "info"}
 	root := newServe(c, "fieldgw-server", "Receive attachments from fieldgw devices")
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.Version = buildinfo.String()
+	root.SetVersionTemplate("fieldgw-server {{.Version}}\n")
 	c.addFlags(root)
 	root.AddCommand(newServe(c, "serve", "Serve (what the program does without a command)"), newToken(c), newAttachment(c),
 		&cobra.Command{
@@ -85,7 +96,12 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 				return err
 			},
 		})
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		completion.Args = noArgs // an unknown shell is a mistake
+		completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	return root
 }
 
@@ -94,9 +110,14 @@ func noArgs(cmd *cobra.Command, args []string) error { return exactArgs(0)(cmd, 
 
 func exactArgs(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) != n {
-			return fmt.Errorf("%w: %s takes %d arguments, got %q", errUsage, cmd.CommandPath(), n, args)
+		switch {
+		case len(args) == n:
+			return nil
+		case n == 0 && cmd.HasAvailableSubCommands():
+			return usagef("there is no command %q", strings.Join(append(strings.Fields(cmd.CommandPath())[1:], args[0]), " "))
+		case n == 0:
+			return usagef("%s takes no arguments, but there is %q", cmd.Name(), args[0])
 		}
-		return nil
+		return usagef("%s takes one ID", cmd.Name())
 	}
 }

@@ -251,8 +251,62 @@ func TestAttachmentCommands(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	for _, verb := range []string{"show", "verify"} {
-		if code, stdout, _ := command(t, "attachment", verb, "x", "--data", data); code != exitNotFound || stdout != "" {
+		if code, stdout, _ := command(t, "attachment", verb, "ffff", "--data", data); code != exitNotFound || stdout != "" {
 			t.Errorf("%s: exit %d, %q", verb, code, stdout)
+		}
+	}
+}
+
+// An attachment is named by its whole ID or by a beginning or an end of it that fits no other of the account.
+func TestShortIDs(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	token := strings.TrimSpace(ok(t, "token", "create", "--data", data, "--account", "acme", "--device", "d"))
+	s := start(t, "--data", data, "--http")
+	const one, two = "0198f3a2-4c1d-7abc-8def-0123456789ab", "0198f3a2-4c1d-7abc-8def-0123456700cd"
+	for _, id := range []string{one, two} {
+		body := `{"length":3,"sha256":"` + strings.Repeat("ab", 32) + `","role":"original","media_type":"image/jpeg","filename":"a.jpg"}`
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, s.uplink.Endpoint+"/v1/attachments/"+id, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		req.Header.Set("Content-Type", "application/json")
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusCreated {
+			t.Fatalf("reserve: %d, %v", resp.StatusCode, err)
+		}
+	}
+	for _, running := range []bool{true, false} {
+		if !running {
+			s.stop()
+		}
+		for _, ref := range []string{one, "456789AB", "89ab", one[:33]} {
+			if got := ok(t, "attachment", "show", ref, "--account", "acme", "--data", data); !strings.Contains(got, one) {
+				t.Errorf("%s: %s", ref, got)
+			}
+		}
+		for ref, want := range map[string]struct {
+			code int
+			text string
+		}{
+			"0198": {exitUsage, two + ", " + one}, "9ab": {exitUsage, "too short"}, "ffff": {exitNotFound, "ffff"}, one + "0": {exitNotFound, ""},
+		} {
+			for _, verb := range []string{"show", "verify"} {
+				code, stdout, stderr := command(t, "attachment", verb, ref, "--account", "acme", "--data", data)
+				if code != want.code || stdout != "" || !strings.Contains(stderr, want.text) {
+					t.Errorf("%s %s: exit %d, %s", verb, ref, code, stderr)
+				}
+			}
+		}
+		if code, _, _ := command(t, "attachment", "show", "89ab", "--data", data); code != exitNotFound {
+			t.Errorf("in another account: exit %d", code)
+		}
+		if code, _, stderr := command(t, "attachment", "verify", "89ab", "--account", "acme", "--data", data); code != exitState {
+			t.Errorf("not complete: exit %d, %s", code, stderr)
 		}
 	}
 }
@@ -264,10 +318,24 @@ func TestUsage(t *testing.T) {
 		{"--unknown"}, {"extra"}, {"serve", "extra"}, {"--tls-cert", "x"}, {"--http", "--tls-cert", "x", "--tls-key", "y"},
 		{"--max-append", "0"}, {"--max-append", "8"}, {"--max-length", "2TiB"}, {"--max-length", "0"}, {"--log-level", "loud"}, {"--log-format", "xml"},
 		{"token", "revoke"}, {"token", "create", "--account", "a", "--expires", "tomorrow"}, {"attachment", "show"}, {"version", "x"},
+		{"token", "create"}, {"token", "create", "--account", "a"}, {"token", "create", "--device", "d"}, {"token", "frobnicate"},
+		{"completion", "tcsh"}, {"--log-level", "INFO"},
 	} {
 		code, stdout, stderr := command(t, append(args, "--data", data)...)
-		if code != exitUsage || stderr == "" || stdout != "" {
+		if code != exitUsage || !strings.HasPrefix(stderr, "fieldgw-server: Usage: ") || !strings.Contains(stderr, "\n  See: fieldgw-server") || stdout != "" {
 			t.Errorf("%q: exit %d\n%s%s", args, code, stdout, stderr)
+		}
+	}
+	for line, want := range map[string]string{
+		"extra":                    `Usage: there is no command "extra"`,
+		"token frobnicate":         `Usage: there is no command "token frobnicate"`,
+		"attachment show":          "Usage: show takes one ID\n  See: fieldgw-server attachment show --help",
+		"token create":             "Usage: --account and --device are missing",
+		"token create --account a": "Usage: --device is missing",
+		"token create --device d":  "Usage: --account is missing",
+	} {
+		if _, _, stderr := command(t, strings.Fields(line)...); !strings.Contains(stderr, want) {
+			t.Errorf("%s: %s", line, stderr)
 		}
 	}
 	for _, args := range [][]string{{"token", "list"}, {"token", "revoke", "x"}, {"attachment", "list"}} {
@@ -281,7 +349,12 @@ func TestUsage(t *testing.T) {
 	if code, _, _ := command(t, "token", "create", "--data", data, "--account", "A", "--device", "d"); code != exitUsage {
 		t.Errorf("exit %d", code)
 	}
-	if got := ok(t, "version"); !strings.HasPrefix(got, "fieldgw-server ") {
+	for _, args := range [][]string{{"version"}, {"--version"}} {
+		if got := ok(t, args...); !strings.HasPrefix(got, "fieldgw-server ") || strings.Count(got, "\n") != 1 {
+			t.Errorf("%q", got)
+		}
+	}
+	if got := ok(t, "--help"); !strings.Contains(got, "(default info)") {
 		t.Errorf("%q", got)
 	}
 	if got := ok(t, "token"); !strings.Contains(got, "create") {

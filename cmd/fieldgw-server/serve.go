@@ -139,23 +139,23 @@ func uplinkConfig(endpoint, token, ca string) (string, error) {
 func (f serveFlags) check() error {
 	switch {
 	case (f.cert == "") != (f.key == ""):
-		return fmt.Errorf("%w: --tls-cert and --tls-key are given together", errUsage)
+		return usagef("--tls-cert and --tls-key are given together")
 	case f.plain && f.cert != "":
-		return fmt.Errorf("%w: --http serves without the certificate", errUsage)
+		return usagef("--http serves without the certificate")
 	case f.maxLength < 1 || f.maxLength > wire.MaxLength:
-		return fmt.Errorf("%w: --max-length is 1B to %s", errUsage, config.Size(wire.MaxLength))
+		return usagef("--max-length is 1B to %s", config.Size(wire.MaxLength))
 	case f.maxAppend < 1:
-		return fmt.Errorf("%w: --max-append is at least 1B", errUsage)
+		return usagef("--max-append is at least 1B")
 	}
 	if !f.plain {
 		return nil
 	}
 	host, _, err := net.SplitHostPort(f.listen)
 	if err != nil {
-		return fmt.Errorf("%w: --listen: %w", errUsage, err)
+		return usagef("--listen: %w", err)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("%w: --http only with a loopback address in --listen, not %q", errUsage, host)
+		return usagef("--http only with a loopback address in --listen, not %q", host)
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func listen(ctx context.Context, f serveFlags) (net.Listener, error) {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	if f.plain && !loopback(ln.Addr()) {
-		return nil, errors.Join(fmt.Errorf("%w: --http only on a loopback address, not %s", errUsage, ln.Addr()), ln.Close())
+		return nil, errors.Join(usagef("--http only on a loopback address, not %s", ln.Addr()), ln.Close())
 	}
 	return ln, nil
 }

@@ -21,11 +21,14 @@ func newTokenCreate(c *common) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "create --account A --device D", Short: "Make a token and print its text, which is shown only now", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if account == "" || device == "" {
+				return missing(account, device)
+			}
 			request := admin.TokenRequest{Account: account, Device: device}
 			if expires != "" {
 				at, err := time.Parse(time.RFC3339, expires)
 				if err != nil {
-					return fmt.Errorf("%w: --expires is a time such as 2027-01-31T00:00:00Z", errUsage)
+					return usagef("--expires is a time such as 2027-01-31T00:00:00Z")
 				}
 				at = at.UTC()
 				request.ExpiresAt = &at
@@ -40,10 +43,22 @@ func newTokenCreate(c *common) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&account, "account", "", "account that the device belongs to: a-z, 0-9 and hyphen")
-	cmd.Flags().StringVar(&device, "device", "", "name of the device: a-z, 0-9 and hyphen")
-	cmd.Flags().StringVar(&expires, "expires", "", "time after which the token is refused (RFC 3339)")
+	cmd.Flags().StringVar(&account, "account", "", "account that the device belongs to: a-z, 0-9 and hyphen (required)")
+	cmd.Flags().StringVar(&device, "device", "", "name of the device: a-z, 0-9 and hyphen (required)")
+	cmd.Flags().StringVar(&expires, "expires", "", "time after which the token is refused (RFC 3339); never unless given")
 	return cmd
+}
+
+// missing names what token create needs and was not given.
+func missing(account, device string) error {
+	what := "--device is missing: the name of the device that will send"
+	switch {
+	case account == "" && device == "":
+		what = "--account and --device are missing: whose files, and the name of the device that will send"
+	case account == "":
+		what = "--account is missing: whose files the device sends"
+	}
+	return usagef("%s", what)
 }
 
 func newTokenRevoke(c *common) *cobra.Command {

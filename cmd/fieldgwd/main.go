@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	fieldgwd "github.com/fieldgw/fieldgw/internal/daemon"
 	"github.com/fieldgw/fieldgw/internal/durable"
 	"github.com/fieldgw/fieldgw/internal/logging"
+	"github.com/fieldgw/fieldgw/internal/remote"
 )
 
 // The exit codes; fieldgwctl has the same table.
@@ -66,6 +68,7 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use: "fieldgwd", Short: "Takes custody of captured files and delivers them", SilenceUsage: true, SilenceErrors: true,
 		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -79,13 +82,9 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 	}, &cobra.Command{
 		Use: "check-config", Short: "Say what is wrong with the configuration", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if _, err := config.Load(path, os.Getenv); err != nil {
-				return &exitError{exitConfig, err}
-			}
-			_, err := fmt.Fprintf(stdout, "%s: no problem found\n", path)
-			return err
+			return checkConfig(path, stdout)
 		},
-	}, &cobra.Command{
+	}, checkCommand(&path, stdout, stderr), rebuildCommand(&path, stdout, stderr), &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(stdout, "fieldgwd", buildinfo.String())
@@ -93,6 +92,45 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 		},
 	})
 	return root
+}
+
+// checkConfig reads the configuration and then looks at the files that it names. What keeps the daemon from doing its work is
+// a problem; what only is not there yet, such as a card or a credential, is said.
+func checkConfig(path string, stdout io.Writer) error {
+	cfg, err := config.Load(path, os.Getenv)
+	if err != nil {
+		return &exitError{exitConfig, err}
+	}
+	if file := cfg.Uplink.CAFile; file != "" {
+		if _, err := os.ReadFile(file); err != nil {
+			return &exitError{exitConfig, fmt.Errorf("uplink.ca_file: %w", err)}
+		}
+	}
+	var notes []string
+	if !cfg.Uplink.Configured() {
+		notes = append(notes, "uplink.endpoint is not set: files are captured and kept, nothing is sent")
+	}
+	if file := cfg.Uplink.Credential; file != "" {
+		if text, err := config.ReadCredential(file); err != nil {
+			notes = append(notes, "uplink.credential: "+err.Error())
+		} else if _, err := remote.ParseToken(text); err != nil {
+			notes = append(notes, "uplink.credential: "+err.Error())
+		}
+	} else if cfg.Uplink.Configured() {
+		notes = append(notes, "uplink.credential is not set: nothing is sent")
+	}
+	for _, w := range cfg.Watches() {
+		if info, err := os.Stat(w.Path); err != nil || !info.IsDir() {
+			notes = append(notes, fmt.Sprintf("watch.%s.path: %s is not a directory now", w.Name, w.Path))
+		}
+	}
+	for _, note := range notes {
+		if _, err := fmt.Fprintln(stdout, "note:", note); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(stdout, "%s: no problem found\n", path)
+	return err
 }
 
 // serve runs the daemon. Without a configuration file it captures nothing and says "not configured", unless the file was
@@ -104,7 +142,11 @@ func serve(ctx context.Context, path string, named bool, stderr io.Writer) error
 	if err != nil {
 		return &exitError{exitConfig, err}
 	}
+	signal.Ignore(syscall.SIGHUP) // there is nothing to reload yet, and a lost terminal must not stop custody
 	log, _ := logging.New(logging.Options{Level: cfg.Log.Level.Slog(), Format: logging.Format(cfg.Log.Format), Writer: stderr})
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		log.Warn("there is no configuration file: nothing is captured and nothing is sent", logging.KeyPath, path)
+	}
 	err = fieldgwd.Run(ctx, fieldgwd.Options{
 		Config: cfg, FS: durable.OS(), Logger: log,
 		Notify: func(state string) {

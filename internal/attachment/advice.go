@@ -17,6 +17,7 @@ var advice = []Advice{
 	{HoldServerFull, KindHold, "The server has no room left.", "Make room on the server.", WhoOperator, ""},
 	{HoldNotOurServer, KindHold, "Something answers at the server's address that is not a fieldgw server.", "Sign in to the network's portal page, or correct uplink.endpoint.", WhoTechnician, ""},
 	{HoldCredentials, KindHold, "The server does not accept this device's credential.", "Install a valid credential; it is read again by itself.", WhoOperator, ""},
+	{HoldCredentialUnusable, KindHold, "The device's credential cannot be read.", "Install the credential file with mode 0600, readable by the user fieldgw; it is read again by itself.", WhoOperator, "fieldgwd check-config"},
 	{HoldTLS, KindHold, "The server's certificate is not trusted.", "Check uplink.ca_file, the server's certificate and this device's clock.", WhoOperator, ""},
 	{HoldWaitingParent, KindHold, "The server waits for the inspection that this file belongs to.", "Nothing to do; it is asked again by itself.", WhoNobody, ""},
 	{HoldStorageReserve, KindHold, "Free space is below the reserve: no new files are taken. They stay where they are.", "Free space on the volume.", WhoTechnician, "fieldgwctl status"},

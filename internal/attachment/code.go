@@ -17,23 +17,25 @@ const (
 	KindNotTaken Kind = "not-taken"
 )
 
-// Reasons that hold sending or capturing.
+// Reasons that hold sending or capturing. HoldCredentials is the server's refusal; with HoldCredentialUnusable there was no
+// credential to ask it with.
 const (
-	HoldQueued         Code = "queued"
-	HoldBackoff        Code = "backoff"
-	HoldPaused         Code = "paused"
-	HoldChannelPaused  Code = "channel_paused"
-	HoldNotConfigured  Code = "not_configured"
-	HoldOffline        Code = "offline"
-	HoldServerBusy     Code = "server_busy"
-	HoldServerError    Code = "server_error"
-	HoldServerFull     Code = "server_full"
-	HoldNotOurServer   Code = "not_our_server"
-	HoldCredentials    Code = "credentials"
-	HoldTLS            Code = "tls_untrusted"
-	HoldWaitingParent  Code = "parent_pending"
-	HoldStorageReserve Code = "storage_reserve"
-	HoldStorageUnknown Code = "storage_unknown"
+	HoldQueued             Code = "queued"
+	HoldBackoff            Code = "backoff"
+	HoldPaused             Code = "paused"
+	HoldChannelPaused      Code = "channel_paused"
+	HoldNotConfigured      Code = "not_configured"
+	HoldOffline            Code = "offline"
+	HoldServerBusy         Code = "server_busy"
+	HoldServerError        Code = "server_error"
+	HoldServerFull         Code = "server_full"
+	HoldNotOurServer       Code = "not_our_server"
+	HoldCredentials        Code = "credentials"
+	HoldCredentialUnusable Code = "credential_unusable"
+	HoldTLS                Code = "tls_untrusted"
+	HoldWaitingParent      Code = "parent_pending"
+	HoldStorageReserve     Code = "storage_reserve"
+	HoldStorageUnknown     Code = "storage_unknown"
 )
 
 // Reasons that need a person.

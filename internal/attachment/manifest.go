@@ -27,6 +27,8 @@ type Custody string
 const (
 	// CustodyMove: the file itself was renamed into the spool under a read lease.
 	CustodyMove Custody = "move"
+	// CustodyClone: its blocks are shared with the source (a reflink).
+	CustodyClone Custody = "clone"
 	// CustodyCopy: its bytes were copied.
 	CustodyCopy Custody = "copy"
 	// CustodySubmit: its bytes came over the control socket.

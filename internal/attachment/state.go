@@ -15,7 +15,7 @@ const (
 	Uploading State = "uploading"
 	// Uploaded: the server holds and verified every byte; registration is outstanding.
 	Uploaded State = "uploaded"
-	// Reconciled: a delivered-grade receipt is recorded. The only state that is shown as delivered.
+	// Reconciled: a delivered-grade receipt is recorded. With Released after it, the only state that is shown as delivered.
 	Reconciled State = "reconciled"
 	// Released: the local copy is gone, by retention after delivery or by a person's decision.
 	Released State = "released"
@@ -75,6 +75,7 @@ const (
 	EventResumed       Event = "resumed"          // the pause is lifted
 	EventBound         Event = "bound"            // a server ID of the parent became known
 	EventRescheduled   Event = "rescheduled"      // the clock was set; the same wait counts from now
+	EventRestored      Event = "restored"         // a damaged record was made again from what travels with the payload
 	EventSourceGone    Event = "source_released"  // the source left its capture directory after custody
 	EventSourceKept    Event = "source_kept"      // the source stays, and why
 )
@@ -84,7 +85,7 @@ func Events() []Event {
 	return []Event{
 		EventAdopted, EventPrepared, EventSessionOpened, EventInterrupted, EventFailed, EventLost, EventVerified,
 		EventRegistered, EventAttention, EventReview, EventRetried, EventKept, EventDiscarded, EventReleased,
-		EventCancelled, EventPaused, EventResumed, EventBound, EventRescheduled, EventSourceGone, EventSourceKept,
+		EventCancelled, EventPaused, EventResumed, EventBound, EventRescheduled, EventRestored, EventSourceGone, EventSourceKept,
 	}
 }
 
@@ -123,6 +124,7 @@ var transitions = map[Event]map[State]State{
 	EventResumed:       undelivered,
 	EventBound:         undelivered,
 	EventRescheduled:   {Ready: same, Uploading: same, Uploaded: same},
+	EventRestored:      secured,
 	EventSourceGone:    secured,
 	EventSourceKept:    secured,
 }

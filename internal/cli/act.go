@@ -27,18 +27,23 @@ type verb struct {
 	done    string // "retried"
 	short   string
 	channel bool // without arguments it means all sending
+	// to are the conditions whose files completion offers.
+	to []attachment.Condition
 }
 
 func (a *app) retryCommand() *cobra.Command {
-	return a.actCommand(verb{name: client.Retry, done: "retried", short: "Try files again now, also those that need a person"})
+	return a.actCommand(verb{name: client.Retry, done: "retried", short: "Try files again now, also those that need a person",
+		to: []attachment.Condition{attachment.ShownAttention, attachment.ShownWaiting, attachment.ShownUploading, attachment.ShownUploaded, attachment.ShownSent}})
 }
 
 func (a *app) pauseCommand() *cobra.Command {
-	return a.actCommand(verb{name: client.Pause, done: "paused", short: "Pause files, or all sending when none is named", channel: true})
+	return a.actCommand(verb{name: client.Pause, done: "paused", short: "Pause files, or all sending when none is named", channel: true,
+		to: slices.DeleteFunc(owed(), func(c attachment.Condition) bool { return c == attachment.ShownPaused })})
 }
 
 func (a *app) resumeCommand() *cobra.Command {
-	return a.actCommand(verb{name: client.Resume, done: "resumed", short: "Resume files, or all sending when none is named", channel: true})
+	return a.actCommand(verb{name: client.Resume, done: "resumed", short: "Resume files, or all sending when none is named", channel: true,
+		to: []attachment.Condition{attachment.ShownPaused}})
 }
 
 // actFlags select what a verb acts on.
@@ -62,20 +67,24 @@ func (a *app) actCommand(v verb) *cobra.Command {
 	cmd.Flags().StringVar(&f.record, "record", "", "every file of this record, by its local ID")
 	cmd.Flags().StringVar(&f.reason, "reason", "", "why, for the record")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only say what would be done")
-	cmd.MarkFlagsMutuallyExclusive("all", "record")
+	cmd.ValidArgsFunction = a.completeIDs(maxReferences, v.to...)
+	a.completeRecord(cmd, "record")
 	return cmd
 }
 
 func (a *app) act(ctx context.Context, v verb, f actFlags, args []string) error {
+	if err := together(flagGiven{"--all", f.all}, flagGiven{"--record", f.record != ""}, flagGiven{"IDs", len(args) > 0}); err != nil {
+		return err
+	}
 	refs, err := a.references(args)
 	if err != nil {
 		return err
 	}
-	selected := f.all || f.record != ""
+	if err := a.knownRecord(ctx, f.record); err != nil {
+		return err
+	}
 	switch {
-	case selected && len(args) > 0:
-		return usagef("give IDs, or --all, or --record, and only one of these")
-	case selected:
+	case f.all || f.record != "":
 		action := control.Action{All: f.all, Record: attachment.NameOf(f.record), Reason: f.reason, DryRun: f.dryRun}
 		return a.actOn(ctx, v, []control.Action{action})
 	case len(args) == 0 && v.channel:

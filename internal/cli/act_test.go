@@ -23,11 +23,14 @@ func TestAct(t *testing.T) {
 		g.Add(waiting(file(n, fmt.Sprintf("%d.jpg", n), 1000, attachment.Ready, time.Minute), attachment.HoldQueued))
 	}
 	g.Add(delivered(file(4, "4.jpg", 1000, attachment.Reconciled, time.Hour), time.Minute))
+	done := delivered(file(5, "5.jpg", 1000, attachment.Reconciled, time.Hour), time.Minute)
+	done.Manifest.Parent.LocalID = attachment.NameOf("INS-120")
+	g.Add(done)
 	g.stdin = short(1) + "\n\n  " + short(2) + "  \n"
 	g.golden(t, "act",
 		"pause --dry-run "+short(1), "list --condition paused", "pause --reason rain "+short(1)+" "+short(3),
 		"resume -", "retry "+short(1)+" ffff0000 "+short(4), "retry "+short(4), "retry 0197f3a2", "retry ffff0000 -o json",
-		"retry --all", "pause --record INS-117 --quiet", "pause --record INS-118", "resume --all -o json",
+		"retry --all", "pause --record INS-117 --quiet", "pause --record INS-120", "pause --record INS-118", "resume --all -o json",
 		"pause", "status", "pause --dry-run", "resume --reason done", "resume -o yaml")
 	var d control.ItemDetail
 	if err := json.Unmarshal([]byte(g.run(t, "show", short(3), "-o", "json").out), &d); err != nil {
@@ -140,6 +143,9 @@ func TestSubmit(t *testing.T) {
 		if i.Parent.LocalID.Exact() != "INS\x1b-9" || i.CapturedAt.IsZero() {
 			t.Errorf("%+v", i)
 		}
+	}
+	if r := g.run(t, "submit", "--record", "INS-9", paths[0]); !strings.HasSuffix(r.err, " B. It will be delivered; the original stays where it is.\n") {
+		t.Errorf("message %q", r.err)
 	}
 	r = g.run(t, "submit", "--record", "INS-9", "--quiet", paths[0])
 	if _, err := attachment.ParseID(strings.TrimSpace(r.out)); err != nil || r.err != "" {

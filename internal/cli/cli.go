@@ -19,7 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/buildinfo"
 	"github.com/fieldgw/fieldgw/internal/control/client"
 )
 
@@ -32,6 +32,9 @@ type Env struct {
 	Local          *time.Location
 	// Terminal: Stdout is a terminal that a person looks at.
 	Terminal bool
+
+	// grace replaces the time for which wait lets pass what needs a person; 0 means the usual one. It is for tests.
+	grace time.Duration
 }
 
 // app is one run of fieldgwctl.
@@ -42,6 +45,8 @@ type app struct {
 	noColor bool
 	quiet   bool
 	daemon  *client.Client
+	// command is the path of the command that runs, such as "fieldgwctl list".
+	command string
 }
 
 // Run carries out one command and returns the exit code. The end of ctx is an interruption by the user.
@@ -52,7 +57,7 @@ func Run(ctx context.Context, args []string, env Env) int {
 	root.SetIn(env.Stdin)
 	root.SetOut(env.Stdout)
 	root.SetErr(env.Stderr)
-	err := root.ExecuteContext(ctx)
+	err := a.execute(ctx, root, args)
 	if a.daemon != nil {
 		a.daemon.Close()
 	}
@@ -63,10 +68,23 @@ func Run(ctx context.Context, args []string, env Env) int {
 		err = errInterrupted
 	}
 	if _, ran := errors.AsType[*commandError](err); !ran && !errors.Is(err, errInterrupted) {
-		err = &usageError{err}
+		if _, ours := errors.AsType[*usageError](err); !ours {
+			err = &usageError{err}
+		}
 		a.guessOutput(args)
 	}
 	return a.fail(err)
+}
+
+// execute finds the command, remembers which one it is for the hint of a usage error, and runs it.
+func (a *app) execute(ctx context.Context, root *cobra.Command, args []string) error {
+	a.command = root.CommandPath()
+	if err := findCommand(root, args); err != nil {
+		return err
+	}
+	cmd, err := root.ExecuteContextC(ctx)
+	a.command = cmd.CommandPath()
+	return err
 }
 
 // guessOutput finds a wish for JSON in a command line that was not parsed to its end: cobra looks for the command first.
@@ -79,7 +97,7 @@ func (a *app) guessOutput(args []string) {
 	}
 }
 
-// commandError marks what a command returned; every other error comes from parsing the command line.
+// commandError marks what a command returned; every other error is a usageError, from parsing the command line.
 type commandError struct{ error }
 
 // Unwrap returns the command's error.
@@ -92,31 +110,43 @@ func (a *app) root() *cobra.Command {
 		Long:          "fieldgwctl asks fieldgwd, the daemon of the field gateway, what became of each file, and tells it what to do.\n\n" + exitHelp(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Version:       buildinfo.String(),
 	}
+	root.SetVersionTemplate("fieldgwctl  {{.Version}}\n")
+	root.SetFlagErrorFunc(flagError)
 	root.CompletionOptions.HiddenDefaultCmd = false
 	flags := root.PersistentFlags()
 	flags.VarP(&a.output, "output", "o", "form of the answer: "+strings.Join(formats, ", "))
 	flags.StringVar(&a.socket, "socket", "", "the daemon's control socket (default "+client.DefaultSocket+", or $FIELDGW_SOCKET)")
 	flags.BoolVar(&a.noColor, "no-color", false, "no colours, also with $NO_COLOR set")
-	flags.BoolVarP(&a.quiet, "quiet", "q", false, "no messages but errors; list and submit print IDs only")
+	flags.BoolVarP(&a.quiet, "quiet", "q", false, "no messages but errors; list and submit print IDs (or paths) only")
 	complete(root, "output", formats)
 	root.AddCommand(
 		a.statusCommand(), a.listCommand(), a.showCommand(), a.recordsCommand(), a.submitCommand(), a.waitCommand(),
-		a.retryCommand(), a.pauseCommand(), a.resumeCommand(), a.versionCommand(),
+		a.retryCommand(), a.pauseCommand(), a.resumeCommand(), a.checkCommand(), a.versionCommand(),
 	)
+	root.SetHelpCommand(helpCommand(root))
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	ownArguments(root)
 	return root
+}
+
+// connect makes the client of the daemon; it does not connect yet.
+func (a *app) connect() {
+	if a.socket == "" {
+		a.socket = a.env.Getenv("FIELDGW_SOCKET")
+	}
+	if a.socket == "" {
+		a.socket = client.DefaultSocket
+	}
+	a.daemon = client.New(a.socket)
 }
 
 // run adapts a command's function to cobra.
 func (a *app) run(do func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		if a.socket == "" {
-			a.socket = a.env.Getenv("FIELDGW_SOCKET")
-		}
-		if a.socket == "" {
-			a.socket = client.DefaultSocket
-		}
-		a.daemon = client.New(a.socket)
+		a.connect()
 		if err := do(cmd.Context(), args); err != nil {
 			return &commandError{err}
 		}
@@ -174,19 +204,3 @@ func (f *format) Set(text string) error {
 
 // Type implements pflag.Value.
 func (f *format) Type() string { return "form" }
-
-// conditions lists the words that --condition and --for take.
-func conditions() []string {
-	var words []string
-	for _, c := range attachment.Conditions() {
-		words = append(words, string(c))
-	}
-	return words
-}
-
-func parseCondition(text string) (attachment.Condition, error) {
-	if !slices.Contains(conditions(), text) {
-		return "", usagef("no condition %q; there are %s", text, strings.Join(conditions(), ", "))
-	}
-	return attachment.Condition(text), nil
-}

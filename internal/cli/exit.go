@@ -39,7 +39,7 @@ var exitTable = []struct {
 	{exitNotPossible, "not possible in this state"},
 	{exitTimedOut, "timed out (wait)"},
 	{exitAttention, "a person is needed (status --check, wait)"},
-	{exitConfig, "the configuration is invalid (fieldgwd check-config)"},
+	{exitConfig, "the configuration is invalid (fieldgwd run, fieldgwd check-config)"},
 	{exitInterrupted, "interrupted"},
 }
 
@@ -130,12 +130,15 @@ func (a *app) explain(err error) control.Error {
 	usage, isUsage := errors.AsType[*usageError](err)
 	switch {
 	case isUsage:
-		p.Code, p.Title, p.Detail, p.Hint = codeUsage, "Usage", usage.Unwrap().Error(), "fieldgwctl --help"
+		p.Code, p.Title, p.Detail, p.Hint = codeUsage, "Usage", usage.Unwrap().Error(), see(a.command)
 	case errors.Is(err, errInterrupted):
 		p.Code, p.Title, p.Detail = codeInterrupted, "Interrupted", ""
 	case errors.Is(err, client.ErrNotPermitted):
 		p.Code, p.Title, p.Detail = control.CodeNotPermitted, "Not permitted", "this user may not use "+a.socket
 		p.Hint = "The socket's group may: sudo adduser USER fieldgw, then log in again."
+	case errors.Is(err, client.ErrNotSocket):
+		p.Code, p.Title = codeUsage, "Usage"
+		p.Hint = "--socket and $FIELDGW_SOCKET name the daemon's socket, which is " + client.DefaultSocket + " unless the configuration says otherwise."
 	case errors.Is(err, client.ErrNotRunning):
 		p.Code, p.Title, p.Detail = codeNotRunning, "fieldgwd is not running", "nobody answers at "+a.socket
 		p.Hint = "Start it: sudo systemctl start fieldgwd"
@@ -143,15 +146,10 @@ func (a *app) explain(err error) control.Error {
 	return p
 }
 
-// problemText is a problem for people: one line, then what to do. Only what the command line's parser says may have
-// several lines: names from outside must not be able to make one.
+// problemText is a problem for people: one line, then what to do. Names from outside cannot make another line.
 func problemText(p control.Error) string {
 	var b strings.Builder
-	printable := attachment.Printable
-	if p.Code == codeUsage {
-		printable = lines
-	}
-	fmt.Fprintf(&b, "fieldgwctl: %s\n", printable(p.Error()))
+	fmt.Fprintf(&b, "fieldgwctl: %s\n", attachment.Printable(p.Error()))
 	for _, id := range p.Candidates {
 		fmt.Fprintf(&b, "  %s\n", attachment.Printable(string(id)))
 	}
@@ -159,13 +157,4 @@ func problemText(p control.Error) string {
 		fmt.Fprintf(&b, "  %s\n", attachment.Printable(p.Hint))
 	}
 	return b.String()
-}
-
-// lines makes a text of several lines printable, each line by itself.
-func lines(text string) string {
-	split := strings.Split(strings.TrimSpace(text), "\n")
-	for i, line := range split {
-		split[i] = attachment.Printable(strings.ReplaceAll(line, "\t", "  "))
-	}
-	return strings.Join(split, "\n")
 }

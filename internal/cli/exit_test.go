@@ -39,9 +39,12 @@ func TestExitCodes(t *testing.T) {
 	stuck := newGateway(t)
 	stuck.Add(waiting(file(3, "3.jpg", 1, attachment.Attention, time.Hour), attachment.NeedsMediaType))
 	photo := filepath.Join(t.TempDir(), "photo.jpg")
-	if err := os.WriteFile(photo, []byte("x"), 0o600); err != nil {
+	loop := filepath.Join(filepath.Dir(photo), "loop")
+	if err := errors.Join(os.WriteFile(photo, []byte("x"), 0o600), os.Symlink(loop, loop)); err != nil {
 		t.Fatal(err)
 	}
+	notSocket, directory := *g, *g
+	notSocket.socket, directory.socket = photo, filepath.Dir(photo)
 	for _, c := range []struct {
 		g    *gateway
 		line string
@@ -49,7 +52,13 @@ func TestExitCodes(t *testing.T) {
 		word control.Code
 	}{
 		{broken, "list", exitFailed, control.CodeInternal},
-		{g, "submit --record R /no/such/file", exitFailed, codeFailed},
+		{g, "submit --record R " + loop, exitFailed, codeFailed},
+		{g, "submit --record R /no/such/file", exitUsage, codeUsage},
+		{&notSocket, "status", exitUsage, codeUsage},
+		{&directory, "status", exitUsage, codeUsage},
+		{g, "completion tcsh", exitUsage, codeUsage},
+		{g, "help frobnicate", exitUsage, codeUsage},
+		{g, "help list now", exitUsage, codeUsage},
 		{g, "frobnicate", exitUsage, codeUsage},
 		{g, "list --frobnicate", exitUsage, codeUsage},
 		{g, "list now", exitUsage, codeUsage},
@@ -76,6 +85,10 @@ func TestExitCodes(t *testing.T) {
 		{g, "show ffff0000", exitNoSuchItem, control.CodeNoSuchItem},
 		{g, "wait ffff0000", exitNoSuchItem, control.CodeNoSuchItem},
 		{g, "records INS-9", exitNoSuchItem, control.CodeNoSuchItem},
+		{g, "retry --record INS-9", exitNoSuchItem, control.CodeNoSuchItem},
+		{g, "pause --record INS-9", exitNoSuchItem, control.CodeNoSuchItem},
+		{g, "resume --record INS-9", exitNoSuchItem, control.CodeNoSuchItem},
+		{g, "list --parent INS-9", exitNoSuchItem, control.CodeNoSuchItem},
 		{full, "submit --record R " + photo, exitNotPossible, control.CodeStorageFull},
 		{g, "wait --for paused " + short(2), exitNotPossible, control.CodeNotPossible},
 		{g, "wait --timeout 50ms " + short(1), exitTimedOut, codeTimedOut},
@@ -96,7 +109,7 @@ func TestExitCodes(t *testing.T) {
 		if err := json.Unmarshal([]byte(r.err), &problem); err != nil {
 			t.Errorf("%s: %v in %q", c.line, err, r.err)
 		}
-		if r.code != c.code || problem.ExitCode != c.code || problem.Code != c.word || problem.Schema != control.SchemaError || problem.Title == "" {
+		if r.code != c.code || problem.ExitCode != c.code || problem.Code != c.word || problem.Schema != control.SchemaError || problem.Title == "" || strings.Contains(r.err, `"status": 0`) {
 			t.Errorf("%s as JSON: exit %d, %+v, want %d %s", c.line, r.code, problem, c.code, c.word)
 		}
 	}

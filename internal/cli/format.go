@@ -145,6 +145,14 @@ func confirmed(bytes *int64, length int64) string {
 	return fmt.Sprintf("%s (%d%%)", siBytes(*bytes), int64(float64(*bytes)/float64(length)*100))
 }
 
+// confirmedBytes is how much the server confirmed of a file: all of it once it has verified or registered it.
+func confirmedBytes(i *control.Item) *int64 {
+	if i.Condition == attachment.ShownDelivered || i.State == attachment.Uploaded {
+		return &i.Length
+	}
+	return i.ConfirmedBytes
+}
+
 // duration is a flag such as 90s, 15m, 2h or 3d.
 type duration time.Duration
 

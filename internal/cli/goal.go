@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/control"
@@ -30,6 +31,7 @@ type namedGoal struct {
 }
 
 func (g *namedGoal) read(ctx context.Context) (bool, error) {
+	g.blocked = nil
 	for _, id := range slices.Sorted(maps.Keys(g.missing)) {
 		item, err := g.daemon.Get(ctx, string(id))
 		if err != nil {
@@ -61,6 +63,17 @@ func (g *namedGoal) consider(id attachment.ID, c attachment.Condition, why *cont
 		delete(g.missing, id)
 		return g.tell(c, text(control.ShortID(id))+"  "+name.Printable())
 	case pending:
+		if g.blocked == nil && g.obstructs(c, why) {
+			g.blocked = g.stopped(id, g.missing[id], c, why)
+		}
+		return nil
+	case stuck:
+		if !passing(why) {
+			break
+		}
+		if g.blocked == nil {
+			g.blocked = g.stopped(id, g.missing[id], c, why)
+		}
 		return nil
 	}
 	return g.stopped(id, g.missing[id], c, why)
@@ -96,6 +109,7 @@ func (g *setGoal) short() (conditions []attachment.Condition) {
 
 // read asks one question for all, so that a file which changes its condition between two questions cannot slip through.
 func (g *setGoal) read(ctx context.Context) (bool, error) {
+	g.blocked = nil
 	page, err := g.daemon.List(ctx, control.ListQuery{Conditions: g.short(), Parent: g.record, Limit: 1})
 	if err != nil {
 		return false, err
@@ -103,7 +117,12 @@ func (g *setGoal) read(ctx context.Context) (bool, error) {
 	if len(page.Items) == 0 {
 		return g.complete(ctx)
 	}
-	stopped := slices.DeleteFunc(g.short(), func(c attachment.Condition) bool { return judge(g.target, c) != stuck })
+	if first := &page.Items[0]; g.obstructs(first.Condition, first.Waiting) {
+		g.blocked = g.stopped(first.ID, first.Filename, first.Condition, first.Waiting)
+	}
+	stopped := slices.DeleteFunc(g.short(), func(c attachment.Condition) bool {
+		return judge(g.target, c) != stuck && !g.obstructs(c, nil)
+	})
 	if len(stopped) == 0 {
 		return false, nil
 	}
@@ -112,7 +131,12 @@ func (g *setGoal) read(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	i := page.Items[0]
-	return false, g.stopped(i.ID, i.Filename, i.Condition, i.Waiting)
+	end := g.stopped(i.ID, i.Filename, i.Condition, i.Waiting)
+	if judge(g.target, i.Condition) == stuck && !passing(i.Waiting) {
+		return false, end
+	}
+	g.blocked = end
+	return false, nil
 }
 
 // complete is asked when nothing is short. A record without files has not begun: they are still on their way here.
@@ -157,10 +181,36 @@ func (w *waiter) stopped(id attachment.ID, name attachment.Name, c attachment.Co
 	if judge(w.target, c) == impossible {
 		return control.Refuse(control.CodeNotPossible, itemText(&i)+", and will not be "+string(w.target))
 	}
-	return &control.Error{
-		Schema: control.SchemaError, Code: codeAttention, Title: "A person is needed", Detail: itemText(&i),
-		Hint: "fieldgwctl show " + attachment.Printable(string(id)),
+	hint := "fieldgwctl show " + attachment.Printable(string(id))
+	if can := unblock(why); passing(why) && len(can) > 0 {
+		hint = can[0].Action
+		if can[0].Command != "" {
+			hint += " (" + can[0].Command + ")"
+		}
 	}
+	return &control.Error{
+		Schema: control.SchemaError, Code: codeAttention, Title: "A person is needed", Detail: itemText(&i), Hint: hint,
+	}
+}
+
+// obstructs reports whether a file that is not there yet cannot get there without a person: it is paused, or must be sent
+// and sending waits for one.
+func (w *waiter) obstructs(c attachment.Condition, why *control.Waiting) bool {
+	step := slices.Index(ladder, w.target)
+	switch {
+	case step < 0:
+		return false
+	case c == attachment.ShownPaused:
+		return true
+	case why == nil || step <= slices.Index(ladder, attachment.ShownWaiting):
+		return false
+	}
+	return why.NeedsPerson() || why.Reason == attachment.HoldChannelPaused
+}
+
+// passing reports whether a wait may end without a decision about the file: it is not the file's own.
+func passing(why *control.Waiting) bool {
+	return why != nil && attachment.Explain(why.Reason).Kind == attachment.KindHold
 }
 
 func missingText(n int64, first *control.Item) string {
@@ -174,7 +224,11 @@ func missingText(n int64, first *control.Item) string {
 func itemText(i *control.Item) string {
 	s := fmt.Sprintf("%s %s is %s", control.ShortID(i.ID), i.Filename.Text, i.Condition)
 	if i.Waiting != nil {
-		s += fmt.Sprintf(" (%s: %s)", i.Waiting.Reason, i.Waiting.Message)
+		s += fmt.Sprintf(" (%s: %s", i.Waiting.Reason, strings.TrimSuffix(i.Waiting.Message, "."))
+		if i.Waiting.Detail != "" {
+			s += "; " + i.Waiting.Detail
+		}
+		s += ")"
 	}
 	return s
 }

@@ -23,7 +23,7 @@ func TestHealthy(t *testing.T) {
 	g.Add(e)
 	g.Set(func(s *control.Status) { s.Sending.LastDelivery = ptr(ago(80 * time.Minute)) })
 	g.golden(t, "healthy", "status --check", "list", "list -o wide", "records", "records INS-117", "records INS-118",
-		"show "+control.ShortID(fixedID(1)), "version", "status -o json", "show "+string(fixedID(1))+" -o json")
+		"show "+control.ShortID(fixedID(1)), "version", "--version", "status -o json", "show "+string(fixedID(1))+" -o json")
 }
 
 // No coverage: what waits, why, since when, what was confirmed, when it goes on, and what is on its way.
@@ -31,6 +31,7 @@ func TestWaiting(t *testing.T) {
 	g := newGateway(t)
 	g.Add(delivered(file(1, "arrival.jpg", 2_000_000, attachment.Reconciled, 26*time.Hour), 25*time.Hour))
 	partly := waiting(file(2, "pump-room.mp4", 6_100_000_000, attachment.Ready, 2*time.Hour), attachment.HoldOffline)
+	partly.Waiting.Detail = "lookup evidence.example.org: no such host"
 	partly.Confirmed = ptr(int64(2_700_000_000))
 	partly.Manifest.Delivery.Attempts, partly.Manifest.Delivery.Failures = 3, 1
 	partly.Manifest.Delivery.Session = attachment.Session{ID: "u-77", Generation: 2}
@@ -42,6 +43,12 @@ func TestWaiting(t *testing.T) {
 	paused := waiting(file(4, "übersicht-anlage-mit-einem-sehr-langen-namen.pdf", 620_000, attachment.Ready, 90*time.Second), attachment.HoldPaused)
 	paused.Manifest.Paused = true
 	g.Add(paused)
+	also := waiting(file(6, "also.jpg", 1_000, attachment.Ready, time.Minute), attachment.HoldPaused)
+	also.Manifest.Paused = true
+	g.Add(also)
+	uploaded := file(7, "uploaded.jpg", 1_000, attachment.Uploaded, time.Minute)
+	uploaded.Manifest.Delivery.Verified = true
+	g.Add(uploaded)
 	sent := file(5, "sent.jpg", 999, attachment.Uploaded, time.Minute)
 	sent.Manifest.Delivery.Grade, sent.Manifest.Delivery.Verified = "verified-digest", true
 	sent.Confirmed = ptr(int64(999))
@@ -49,13 +56,15 @@ func TestWaiting(t *testing.T) {
 	g.Add(sent)
 	g.Set(func(s *control.Status) {
 		s.Sending.Channel = control.Why(attachment.HoldOffline, "", ago(123*time.Minute))
+		s.Sending.Channel.Detail = "lookup evidence.example.org: no such host"
 		s.Sending.LastDelivery = ptr(ago(25 * time.Hour))
 		s.NextAttempt = ptr(clock().Add(4*time.Minute + 10*time.Second))
 		s.Storage.State, s.Storage.FreeBytes = control.StorageWarn, 60_000_000
 		s.Problems = []control.Problem{{Code: "storage_low", Severity: control.SeverityWarning, Message: "Free space is getting low.", Action: "Free space on the volume."}}
 	})
 	g.golden(t, "waiting", "status --check", "list", "list -o wide", "list --condition waiting,paused", "list --parent INS-117 --older-than 1h",
-		"list --older-than 2d", "list --quiet --older-than 1d", "records", "show "+control.ShortID(fixedID(2)), "list --condition waiting -o json",
+		"list --older-than 2d", "list --quiet --older-than 1d", "records", "show "+control.ShortID(fixedID(2)),
+		"show "+control.ShortID(fixedID(5)), "show "+control.ShortID(fixedID(7)), "list --condition waiting -o json",
 		"list --condition waiting -o yaml")
 }
 
@@ -69,7 +78,7 @@ func TestNotTaken(t *testing.T) {
 	}{
 		{"/var/lib/fieldgw/capture/INS-117/still.mp4", 1_234_567, attachment.NotTakenOpen},
 		{"/var/lib/fieldgw/capture/INS-117/secret.pdf", 20, attachment.NotTakenPermission},
-		{"/media/card/DCIM/1.jpg", 0, attachment.NotTakenEmpty},
+		{"/media/card-of-the-second-camera/DCIM/100MEDIA/IMG_0001.jpg", 0, attachment.NotTakenEmpty},
 	} {
 		g.AddNotTaken(control.NotTaken{
 			Watch: "camera", Path: attachment.NameOf(n.path), Size: n.size,
@@ -81,7 +90,7 @@ func TestNotTaken(t *testing.T) {
 			Name: "card", Path: attachment.NameOf("/media/card"), Reason: attachment.NotTakenUnavailable, Since: ptr(ago(50 * time.Hour)),
 		})
 	})
-	g.golden(t, "not-taken", "status --check", "list --not-taken", "list --not-taken -o yaml")
+	g.golden(t, "not-taken", "status --check", "list --not-taken", "list --not-taken -o wide", "list --not-taken -q", "list --not-taken -o yaml")
 }
 
 // A file that needs a person: the first line says so, show says what to do, and status --check has its exit code.
@@ -104,7 +113,11 @@ func TestAttention(t *testing.T) {
 // A damaged queue: said first, nothing claimed about counts, and every other question is refused with what to do.
 func TestDegraded(t *testing.T) {
 	g := newGateway(t)
-	g.Set(func(s *control.Status) { s.Degraded = ptr("bucket items: 12 entries counted, 11 found.") })
+	g.Set(func(s *control.Status) {
+		s.Degraded = ptr("bucket items: 12 entries counted, 11 found")
+		s.Capture.Blocked = control.Why(attachment.NotTakenQueue, "", ago(time.Minute))
+		s.Problems = []control.Problem{{Code: "queue_unavailable", Severity: control.SeverityError, Message: *s.Degraded}}
+	})
 	g.Fail(control.Refuse(control.CodeQueueUnavailable, "bucket items: 12 entries counted, 11 found"))
 	g.golden(t, "degraded", "status --check", "list", "records", "show 0197f3a2", "retry --all", "list -o json")
 }
@@ -142,10 +155,14 @@ func TestHeadlines(t *testing.T) {
 		fill   func(*gateway)
 		change func(*control.Status)
 	}{
-		"sending":         {busy, func(*control.Status) {}},
-		"waiting-turn":    {one, func(*control.Status) {}},
-		"paused":          {busy, channel(attachment.HoldChannelPaused)},
-		"credentials":     {one, channel(attachment.HoldCredentials)},
+		"sending":      {busy, func(*control.Status) {}},
+		"waiting-turn": {one, func(*control.Status) {}},
+		"paused":       {busy, channel(attachment.HoldChannelPaused)},
+		"credentials":  {one, channel(attachment.HoldCredentials)},
+		"no-credential": {one, func(s *control.Status) {
+			s.Sending.Channel = control.Why(attachment.HoldCredentialUnusable, "", ago(10*time.Minute))
+			s.Sending.Channel.Detail = "open credential: no such file or directory"
+		}},
 		"offline-but-all": {func(*gateway) {}, channel(attachment.HoldOffline)},
 		"blocked": {busy, func(s *control.Status) {
 			s.Capture.Blocked = control.Why(attachment.HoldStorageReserve, "", ago(time.Minute))
@@ -181,6 +198,7 @@ func TestHostileNames(t *testing.T) {
 	e := waiting(file(1, evil, 5, attachment.Ready, time.Minute), attachment.HoldQueued)
 	e.Manifest.Parent.LocalID = attachment.NameOf("INS\r\n\x1b[31m\u2066")
 	e.Waiting.Message = "line\nbreak \x1b[1m"
+	e.Waiting.Detail = "no\nhost \x1b[1m"
 	e.Path, e.Manifest.MediaType = "/spool/\x1b[0m", "image/\u202ejpeg"
 	e.LastError = &control.LastError{Code: "x\x07", Message: "an\x1b[5merror", At: ago(time.Minute)}
 	g.Add(e)
@@ -190,6 +208,8 @@ func TestHostileNames(t *testing.T) {
 	g.Add(emoji)
 	g.AddNotTaken(control.NotTaken{Watch: "w\x1b", Path: attachment.NameOf(evil), Waiting: *control.Why(attachment.NotTakenOpen, "", ago(time.Minute))})
 	g.Set(func(s *control.Status) {
+		s.Sending.Channel = control.Why(attachment.HoldOffline, "", ago(time.Minute))
+		s.Sending.Channel.Detail = "no\nroute \u202e"
 		s.Device, s.Sending.Endpoint = "tablet\x1b[7m", "https://x\x07"
 		s.Problems = []control.Problem{{Severity: control.SeverityWarning, Message: "watch\n\x1b[2K", Action: "\u202edo"}}
 		s.Watches[0].Path, s.Watches[0].Available, s.Watches[0].Message = attachment.NameOf("/a\nb"), false, "gone\x1b"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,22 +29,26 @@ func (a *app) listCommand() *cobra.Command {
 		Short: "List files, oldest first",
 		Long: "List files in the order in which fieldgw took them, oldest first.\n\n" +
 			"The ID shown is the end of the whole one (-o wide shows it all); commands take the whole ID, or its\n" +
-			"beginning or end of at least 4 characters that fits one file only.",
-		Args: cobra.NoArgs,
+			"beginning or end of at least 4 characters that fits one file only.\n\n" + conditionHelp(),
 		RunE: a.run(func(ctx context.Context, _ []string) error { return a.list(ctx, f) }),
 	}
-	cmd.Flags().StringSliceVar(&f.conditions, "condition", nil, "only files in these conditions")
+	cmd.Flags().StringSliceVar(&f.conditions, "condition", nil, "only files in these conditions, several with commas")
 	cmd.Flags().StringVar(&f.parent, "parent", "", "only files of this record, by its local ID")
 	cmd.Flags().Var(&f.olderThan, "older-than", "only files taken longer ago, such as 2h or 3d")
 	cmd.Flags().BoolVar(&f.notTaken, "not-taken", false, "paths in capture directories that were not taken, and why")
-	for _, other := range []string{"condition", "parent", "older-than"} {
-		cmd.MarkFlagsMutuallyExclusive("not-taken", other)
-	}
+	a.completeRecord(cmd, "parent")
 	complete(cmd, "condition", conditions())
 	return cmd
 }
 
 func (a *app) list(ctx context.Context, f listFlags) error {
+	for _, other := range []flagGiven{
+		{"--condition", len(f.conditions) > 0}, {"--parent", f.parent != ""}, {"--older-than", f.olderThan > 0},
+	} {
+		if err := together(flagGiven{"--not-taken", f.notTaken}, other); err != nil {
+			return err
+		}
+	}
 	if f.notTaken {
 		return a.listNotTaken(ctx)
 	}
@@ -58,6 +63,9 @@ func (a *app) list(ctx context.Context, f listFlags) error {
 	if f.olderThan > 0 {
 		q.AdoptedBefore = a.env.Now().Add(-time.Duration(f.olderThan))
 	}
+	if err := a.knownRecord(ctx, f.parent); err != nil {
+		return err
+	}
 	pages := client.Pages(func(cursor string) (control.Page[control.Item], error) {
 		q.Cursor = cursor
 		return a.daemon.List(ctx, q)
@@ -69,7 +77,7 @@ func (a *app) list(ctx context.Context, f listFlags) error {
 		return a.itemRow(i)
 	}
 	if a.quiet && !a.structured() {
-		return printIDs(a, pages)
+		return printWords(a, pages, func(i control.Item) string { return string(i.ID) })
 	}
 	if err := printPages(a, control.SchemaItemList, a.itemTable(), pages, row); err != nil || a.structured() {
 		return err
@@ -109,13 +117,14 @@ func printPages[T any](a *app, schema string, t *table, pages iter.Seq2[control.
 	return nil
 }
 
-func printIDs(a *app, pages iter.Seq2[control.Page[control.Item], error]) error {
+// printWords prints one word of each row and nothing else.
+func printWords[T any](a *app, pages iter.Seq2[control.Page[T], error], word func(T) string) error {
 	for page, err := range pages {
 		if err != nil {
 			return err
 		}
 		for _, i := range page.Items {
-			if _, err := fmt.Fprintln(a.env.Stdout, attachment.Printable(string(i.ID))); err != nil {
+			if _, err := fmt.Fprintln(a.env.Stdout, attachment.Printable(word(i))); err != nil {
 				return err
 			}
 		}
@@ -135,7 +144,7 @@ func (a *app) itemTable() *table {
 	}
 	t.columns = []column{
 		{title: "ID"}, {title: "FILE", limit: 32}, {title: "PARENT", limit: 20}, {title: "SIZE", right: true}, {title: "CONDITION"},
-		{title: "CONFIRMED", right: true}, {title: "NEXT"}, {title: "REASON"},
+		{title: "CONFIRMED", right: true}, {title: "NEXT"}, {title: "REASON", limit: 64},
 	}
 	return t
 }
@@ -144,26 +153,41 @@ func (a *app) itemRow(i control.Item) []cell {
 	id, why := control.ShortID(i.ID), none
 	if i.Waiting != nil {
 		why = string(i.Waiting.Reason)
+		if i.Waiting.Detail != "" {
+			why += ": " + i.Waiting.Detail
+		}
 	}
+	why = text(why)
 	if a.output == formatWide {
-		id, why = string(i.ID), reason(i.Waiting)
+		id, why = string(i.ID), cause(i.Waiting)
 	}
 	row := cells(text(id), text(i.Filename.Text), text(i.Parent.LocalID.Text), siBytes(i.Length))
 	row = append(row, condition(i.Condition, string(i.Grade)))
-	row = append(row, cells(confirmed(i.ConfirmedBytes, i.Length), a.next(i.Waiting))...)
+	row = append(row, cells(confirmed(confirmedBytes(&i), i.Length), a.next(i.Waiting))...)
 	if a.output == formatWide {
 		return append(row, cells(a.clock(i.AdoptedAt), fmt.Sprint(i.Attempts), text(i.LocalCopy), i.SHA256.String(), why)...)
 	}
-	return append(row, cell{text: text(why)})
+	return append(row, cell{text: why})
 }
 
 func (a *app) listNotTaken(ctx context.Context) error {
 	pages := client.Pages(func(cursor string) (control.Page[control.NotTaken], error) {
 		return a.daemon.NotTaken(ctx, cursor, control.MaxPage)
 	})
+	if a.quiet && !a.structured() {
+		return printWords(a, pages, func(n control.NotTaken) string { return n.Path.Text })
+	}
 	t := &table{color: a.color(), columns: []column{
-		{title: "WATCH"}, {title: "SINCE"}, {title: "SIZE", right: true}, {title: "PATH"}, {title: "REASON"}, {title: "WHAT TO DO"},
+		{title: "WATCH", limit: 16}, {title: "SINCE"}, {title: "SIZE", right: true}, {title: "PATH", limit: 40, middle: true}, {title: "REASON"},
+		{title: "WHAT TO DO"},
 	}}
+	why := func(w *control.Waiting) string { return sentence(w.Message) }
+	if a.output == formatWide {
+		why = cause
+		for i := range t.columns {
+			t.columns[i].limit = 0
+		}
+	}
 	var count int64
 	err := printPages(a, control.SchemaNotTakenList, t, pages, func(n control.NotTaken) []cell {
 		count++
@@ -171,13 +195,13 @@ func (a *app) listNotTaken(ctx context.Context) error {
 		if !n.Waiting.Since.IsZero() {
 			since = a.clock(n.Waiting.Since)
 		}
-		return cells(text(n.Watch), since, siBytes(n.Size), text(n.Path.Text), reason(&n.Waiting), remedy(&n.Waiting))
+		return cells(text(n.Watch), since, siBytes(n.Size), text(n.Path.Text), why(&n.Waiting), remedy(&n.Waiting))
 	})
 	if err != nil || a.structured() {
 		return err
 	}
 	if count == 0 {
-		return a.message("Every path was taken.")
+		return a.message("No directory has anything that was not taken.")
 	}
 	return a.message("%s not taken. They stay where they are.", plural(count, "path", "paths"))
 }
@@ -194,8 +218,13 @@ func (a *app) recordsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "records [ID]",
 		Short: "List records with what is not delivered yet",
-		Args:  cobra.MaximumNArgs(1),
-		RunE:  a.run(a.records),
+		Long: "List records, such as inspections, with the number and size of their files that are not delivered yet. A record is\n" +
+			"known from its first file on, by its local ID: the name of its directory in a capture directory, or what was given\n" +
+			"to submit --record. Files without a record are counted together. With an ID, only that record; when no file\n" +
+			"belongs to it, the exit code is " + strconv.Itoa(exitNoSuchItem) + ". fieldgwctl list --parent ID shows the files of one record.",
+		Args:              takes(0, 1, "the ID of one record, or nothing"),
+		RunE:              a.run(a.records),
+		ValidArgsFunction: a.recordIDs,
 	}
 }
 
@@ -226,6 +255,19 @@ func (a *app) records(ctx context.Context, args []string) error {
 		return err
 	}
 	return a.message("There are no records.")
+}
+
+// knownRecord refuses a record that no file belongs to, so that a wrong ID does not look like a record with nothing to do.
+// The empty ID stands for no record.
+func (a *app) knownRecord(ctx context.Context, id string) error {
+	if id == "" {
+		return nil
+	}
+	page, err := a.daemon.Records(ctx, control.RecordQuery{Parent: attachment.NameOf(id), Limit: 1})
+	if err == nil && len(page.Items) == 0 {
+		err = noSuchRecord(id)
+	}
+	return err
 }
 
 func noSuchRecord(id string) error {

@@ -56,13 +56,14 @@ type gateway struct {
 	env    map[string]string
 	stdin  string
 	tty    bool
+	grace  time.Duration
 	watch  chan string // takes what commands write to standard output, when it is there
 	stop   func()
 }
 
 func newGateway(t testing.TB) *gateway {
 	t.Helper()
-	g := &gateway{Backend: controltest.New(clock), socket: controltest.Socket(t), env: map[string]string{}}
+	g := &gateway{Backend: controltest.New(clock), socket: controltest.Socket(t), env: map[string]string{}, grace: time.Millisecond}
 	g.stop = controltest.Serve(t, g.socket, g.Backend)
 	return g
 }
@@ -80,7 +81,7 @@ func (g *gateway) runIn(t testing.TB, ctx context.Context, args ...string) resul
 		stdout = io.MultiWriter(&out, chanWriter(g.watch))
 	}
 	code := Run(ctx, args, Env{
-		Stdin: strings.NewReader(g.stdin), Stdout: stdout, Stderr: &err, Now: clock, Local: east, Terminal: g.tty,
+		Stdin: strings.NewReader(g.stdin), Stdout: stdout, Stderr: &err, Now: clock, Local: east, Terminal: g.tty, grace: g.grace,
 		Getenv: func(name string) string {
 			if name == "FIELDGW_SOCKET" {
 				return g.socket

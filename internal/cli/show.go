@@ -15,7 +15,11 @@ func (a *app) showCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ID",
 		Short: "Show everything about one file",
-		Args:  cobra.ExactArgs(1),
+		Long: "Show everything about one file: its condition, why it waits and what to do, its identity, where its bytes are, what\n" +
+			"the server confirmed, the last error, the receipt, and its history.\n\n" +
+			"The ID is the whole one, or its beginning or end of at least 4 characters that fits one file only.",
+		Args:              takes(1, 1, "one ID"),
+		ValidArgsFunction: a.completeIDs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error {
 			if args[0] == "" {
 				return usagef("the ID is empty")
@@ -59,7 +63,7 @@ func (a *app) showCondition(s *sheet, d *control.ItemDetail) {
 	c := condition(d.Condition, string(d.Grade))
 	s.line("condition", c.style.paint(c.text, a.color())+"  (state "+attachment.Printable(string(d.State))+")")
 	if w := d.Waiting; w != nil {
-		s.line("why", reason(w)+a.since(w.Since))
+		s.line("why", cause(w)+a.since(w.Since))
 		s.line("next", a.nextAttempt(w))
 		for _, u := range w.Unblock {
 			s.line("what to do", attachment.Printable(string(u.Who))+": "+attachment.Printable(u.Action))
@@ -121,11 +125,7 @@ func (a *app) showIdentity(s *sheet, d *control.ItemDetail) {
 }
 
 func (a *app) showDelivery(s *sheet, d *control.ItemDetail) {
-	if d.ConfirmedBytes != nil {
-		s.line("confirmed", exactBytes(*d.ConfirmedBytes)+" of "+grouped(d.Length))
-	} else {
-		s.line("confirmed", "nothing yet")
-	}
+	s.line("confirmed", confirmedText(&d.Item))
 	s.line("attempts", fmt.Sprintf("%d, of these failed since the last success: %d", d.Attempts, d.Failures))
 	if d.Priority != 0 {
 		s.line("priority", fmt.Sprint(d.Priority))
@@ -147,6 +147,22 @@ func (a *app) showDelivery(s *sheet, d *control.ItemDetail) {
 	if d.DeliveredAt != nil {
 		s.line("delivered", a.exactTime(*d.DeliveredAt))
 	}
+}
+
+// confirmedText is what the server confirmed, in words. Once it verified or registered the file it confirmed all of it.
+func confirmedText(i *control.Item) string {
+	all := "all " + exactBytes(i.Length)
+	switch {
+	case i.Condition == attachment.ShownDelivered:
+		return all + ", registered"
+	case i.Condition == attachment.ShownSent:
+		return all + ", grade " + text(string(i.Grade))
+	case i.State == attachment.Uploaded:
+		return all + ", verified; not registered yet"
+	case i.ConfirmedBytes == nil:
+		return "nothing yet"
+	}
+	return exactBytes(*i.ConfirmedBytes) + " of " + grouped(i.Length)
 }
 
 func parentText(p attachment.Parent) string {
@@ -177,7 +193,11 @@ func (a *app) showJournal(s *sheet, d *control.ItemDetail) error {
 		if j.From != "" && j.From != j.To {
 			state = attachment.Printable(string(j.From)) + " > " + state
 		}
-		why := strings.TrimSpace(attachment.Printable(j.Reason) + " " + attachment.Printable(j.Detail))
+		why := attachment.Printable(j.Reason)
+		if why != "" && j.Detail != "" {
+			why += ": "
+		}
+		why += attachment.Printable(j.Detail)
 		rows = append(rows, cells(fmt.Sprint(j.Seq), a.exactTime(j.At), text(string(j.Event)), state, text(j.By), orNone(why)))
 	}
 	return t.print(s, rows)

@@ -17,7 +17,6 @@ func (a *app) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show whether anything is wrong, what waits and why",
-		Args:  cobra.NoArgs,
 		RunE:  a.run(func(ctx context.Context, _ []string) error { return a.status(ctx, check) }),
 	}
 	cmd.Flags().BoolVar(&check, "check", false, fmt.Sprintf("exit with %d when a person is needed", exitAttention))
@@ -72,7 +71,7 @@ func (a *app) headline(st *control.Status) headline {
 	persons := st.Of(attachment.ShownAttention).Items + st.Of(attachment.ShownReview).Items
 	switch {
 	case st.Degraded != nil:
-		return wrong("DAMAGED", "The queue cannot be used: "+sentence(*st.Degraded)+". No file is taken; new ones stay where they are.")
+		return wrong("DAMAGED", "The queue cannot be used. No file is taken; new ones stay where they are.")
 	case !st.Configured && items == 0:
 		return wrong("NOT CONFIGURED", "There is no server to send to. No file waits.")
 	case !st.Configured:
@@ -149,13 +148,17 @@ func (a *app) facts(st *control.Status) [][2]string {
 	if st.Account != "" {
 		device += " (account " + attachment.Printable(st.Account) + ")"
 	}
-	facts := [][2]string{
+	var facts [][2]string
+	if st.Degraded != nil {
+		facts = append(facts, [2]string{"damage", attachment.Printable(*st.Degraded)})
+	}
+	facts = append(facts, [][2]string{
 		{"device", fmt.Sprintf("%s, fieldgwd %s, up %s", device, text(st.Version), a.age(st.StartedAt))},
 		{"sending", a.sending(st)},
 		{"server", text(st.Sending.Endpoint)},
 		{"capture", capture(st)},
 		{"storage", storage(st.Storage)},
-	}
+	}...)
 	for _, w := range st.Watches {
 		if !w.Available {
 			why := w.Message
@@ -182,7 +185,7 @@ func (a *app) sending(st *control.Status) string {
 	case !st.Configured:
 		s = "not configured"
 	case st.Sending.Channel != nil:
-		s = "waits (" + attachment.Printable(string(st.Sending.Channel.Reason)) + ")"
+		s = "waits (" + attachment.Printable(string(st.Sending.Channel.Reason)) + behind(": ", st.Sending.Channel, "") + ")"
 	}
 	if st.Sending.LastDelivery != nil {
 		s += ", last delivery " + a.clock(*st.Sending.LastDelivery)
@@ -249,6 +252,22 @@ func (a *app) printCounts(b *strings.Builder, counts []control.Count) error {
 	return t.print(b, rows)
 }
 
+// behind is the cause behind a wait between two texts, or nothing where there is none.
+func behind(before string, w *control.Waiting, after string) string {
+	if w.Detail == "" {
+		return ""
+	}
+	return before + sentence(w.Detail) + after
+}
+
+// cause is reason with what is behind it.
+func cause(w *control.Waiting) string {
+	if w == nil {
+		return none
+	}
+	return reason(w) + behind(" (", w, ")")
+}
+
 // reason is code and sentence of a wait.
 func reason(w *control.Waiting) string {
 	if w == nil {
@@ -263,10 +282,13 @@ func reason(w *control.Waiting) string {
 
 // writeProblems ends the screen with what is wrong and what a person can do.
 func writeProblems(b *strings.Builder, st *control.Status) {
-	if len(st.Problems) > 0 {
+	problems := slices.DeleteFunc(slices.Clone(st.Problems), func(p control.Problem) bool {
+		return st.Degraded != nil && p.Message == *st.Degraded // it stands above
+	})
+	if len(problems) > 0 {
 		b.WriteString("\n")
 	}
-	for _, p := range st.Problems {
+	for _, p := range problems {
 		fmt.Fprintf(b, "  %s: %s\n", attachment.Printable(p.Severity), attachment.Printable(p.Message))
 	}
 	todo := remedies(st)
@@ -277,6 +299,9 @@ func writeProblems(b *strings.Builder, st *control.Status) {
 		fmt.Fprintf(b, "    %s\n", line)
 	}
 }
+
+// rebuild is what to type when the queue is damaged.
+const rebuild = "sudo systemctl stop fieldgwd; sudo fieldgwd rebuild; sudo systemctl start fieldgwd"
 
 // remedies lists what a person can do, each once: for capture, for the channel, for the files that wait for a person, and
 // for the problems.
@@ -290,6 +315,10 @@ func remedies(st *control.Status) (todo []string) {
 			todo = append(todo, line)
 		}
 	}
+	if st.Degraded != nil { // the same is what blocks capture, and nothing else can be done before
+		add("", "Rebuild the queue from the stored files, then start the daemon again.", rebuild)
+		return todo
+	}
 	for _, w := range []*control.Waiting{st.Capture.Blocked, st.Sending.Channel} {
 		for _, u := range unblock(w) {
 			add("", u.Action, u.Command)
@@ -298,11 +327,14 @@ func remedies(st *control.Status) (todo []string) {
 	for _, c := range []attachment.Condition{attachment.ShownAttention, attachment.ShownReview, attachment.ShownPaused} {
 		n := st.Of(c)
 		for _, u := range unblock(n.Waiting) {
-			command := u.Command
-			if n.Items > 1 { // what is known is the oldest one's; the others may have other reasons
+			action, command := u.Action, u.Command
+			switch {
+			case n.Items > 1 && c == attachment.ShownPaused:
+				action, command = "Resume them.", "fieldgwctl resume --all"
+			case n.Items > 1: // what is known is the oldest one's; the others may have other reasons
 				command = "fieldgwctl list --condition " + string(c)
 			}
-			add(string(c)+": ", u.Action, command)
+			add(string(c)+": ", action, command)
 		}
 	}
 	for _, p := range st.Problems {

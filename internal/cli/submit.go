@@ -2,10 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -20,11 +23,14 @@ func (a *app) submitCommand() *cobra.Command {
 		Use:   "submit --record ID FILE...",
 		Short: "Hand files over to be kept and delivered for a record",
 		Long: "Hand files over. When the command succeeds every file is secured on this device and will be delivered, whatever\n" +
-			"happens to the originals, which stay where they are. Either all files are taken or none.",
-		Args: cobra.MinimumNArgs(1),
+			"happens to the originals, which stay where they are. Either all files are taken or none.\n\n" +
+			"What is not there or is not a regular file is a mistake of the command line (exit code " + strconv.Itoa(exitUsage) + "); a file that cannot\n" +
+			"be read is a failure (" + strconv.Itoa(exitFailed) + ").",
+		Args: takes(1, 0, "the files to hand over"),
 		RunE: a.run(func(ctx context.Context, args []string) error { return a.submit(ctx, record, args) }),
 	}
 	cmd.Flags().StringVar(&record, "record", "", "the record that the files belong to, by its local ID (required)")
+	a.completeRecord(cmd, "record")
 	return cmd
 }
 
@@ -60,11 +66,15 @@ func (a *app) submit(ctx context.Context, record string, paths []string) error {
 // describe announces a file. Only a regular file has a length that can be announced.
 func describe(path string) (control.SubmissionFile, error) {
 	info, err := os.Stat(path)
-	if err != nil {
-		return control.SubmissionFile{}, err
-	}
-	if !info.Mode().IsRegular() {
-		return control.SubmissionFile{}, usagef("%q is not a regular file", path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return control.SubmissionFile{}, usagef("there is no file %s", path)
+	case err != nil:
+		return control.SubmissionFile{}, fmt.Errorf("look at the file: %w", err)
+	case info.IsDir():
+		return control.SubmissionFile{}, usagef("%s is a directory; name the files in it", path)
+	case !info.Mode().IsRegular():
+		return control.SubmissionFile{}, usagef("%s is not a regular file", path)
 	}
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -98,6 +108,9 @@ func (a *app) printSubmission(record string, result *control.SubmissionResult) e
 	if err := t.print(a.env.Stdout, rows); err != nil {
 		return err
 	}
-	return a.message("Secured for record %s: %s, %s. They will be delivered; the originals stay where they are.",
-		attachment.Printable(record), files(int64(len(rows))), siBytes(size))
+	promise := "They will be delivered; the originals stay where they are."
+	if len(rows) == 1 {
+		promise = "It will be delivered; the original stays where it is."
+	}
+	return a.message("Secured for record %s: %s, %s. %s", attachment.Printable(record), files(int64(len(rows))), siBytes(size), promise)
 }

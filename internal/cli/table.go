@@ -54,6 +54,21 @@ type column struct {
 	title string
 	limit int
 	right bool
+	// middle: what is too wide loses its middle rather than its end.
+	middle bool
+}
+
+// fit shortens a text to the column's limit.
+func (c *column) fit(text string) string {
+	switch {
+	case c.limit == 0 || screen.StringWidth(text) <= c.limit:
+		return text
+	case !c.middle:
+		return screen.Truncate(text, c.limit, ellipsis)
+	}
+	// A path's end tells more than its beginning.
+	head := c.limit / 3
+	return screen.Truncate(text, head, "") + screen.TruncatePrefix(text, c.limit-head, ellipsis)
 }
 
 // table prints rows in columns that are aligned by their width on the screen. It prints in blocks: each is aligned with what came
@@ -77,9 +92,7 @@ func (t *table) print(w io.Writer, rows [][]cell) error {
 	}
 	for _, row := range rows {
 		for i, c := range t.columns {
-			if c.limit > 0 && screen.StringWidth(row[i].text) > c.limit {
-				row[i].text = screen.Truncate(row[i].text, c.limit, ellipsis)
-			}
+			row[i].text = c.fit(row[i].text)
 			t.widths[i] = max(t.widths[i], screen.StringWidth(row[i].text))
 		}
 	}

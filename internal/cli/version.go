@@ -24,7 +24,6 @@ func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of this program and of the daemon",
-		Args:  cobra.NoArgs,
 		RunE:  a.run(func(ctx context.Context, _ []string) error { return a.version(ctx) }),
 	}
 }

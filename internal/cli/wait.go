@@ -21,6 +21,8 @@ const (
 	// absence is how long the daemon may be gone before wait gives up, reconnect the pause between two tries.
 	absence   = time.Minute
 	reconnect = 500 * time.Millisecond
+	// grace is how long something that only a person can end may last before wait gives up: a state in passing is none.
+	grace = 2 * time.Second
 )
 
 type waitFlags struct {
@@ -37,15 +39,17 @@ func (a *app) waitCommand() *cobra.Command {
 		Short: "Wait until files are delivered, or in another condition",
 		Long: "Wait until every named file is in a condition or, on the way to delivery, past it.\n\n" +
 			"--record waits until the record has a file and none of its undelivered files is short of the condition; --all\n" +
-			"until no undelivered file of this device is. A file that needs a person ends the wait with exit code 8, one\n" +
-			"that cannot get there any more with 6, the timeout with 7.",
+			"until no undelivered file of this device is. A file that needs a person, or sending that cannot go on without\n" +
+			"one (paused, not configured, certificate or credential not accepted), ends the wait with exit code 8, a file\n" +
+			"that cannot get there any more with 6, the timeout with 7.\n\n" + conditionHelp(),
 		RunE: a.run(func(ctx context.Context, args []string) error { return a.wait(ctx, f, args) }),
 	}
 	cmd.Flags().BoolVar(&f.all, "all", false, "every undelivered file")
 	cmd.Flags().StringVar(&f.record, "record", "", "the files of this record, by its local ID")
 	cmd.Flags().StringVar(&f.target, "for", string(attachment.ShownDelivered), "the condition to wait for")
 	cmd.Flags().Var(&f.timeout, "timeout", "give up after this time; 0s means never")
-	cmd.MarkFlagsMutuallyExclusive("all", "record")
+	cmd.ValidArgsFunction = a.completeIDs(control.MaxActionIDs, owed()...)
+	a.completeRecord(cmd, "record")
 	complete(cmd, "for", conditions())
 	return cmd
 }
@@ -58,13 +62,16 @@ func (a *app) wait(ctx context.Context, f waitFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := together(flagGiven{"--all", f.all}, flagGiven{"--record", f.record != ""}, flagGiven{"IDs", len(args) > 0}); err != nil {
+		return err
+	}
 	refs, err := a.references(args)
 	if err != nil {
 		return err
 	}
 	selected := f.all || f.record != ""
-	if selected == (len(args) > 0) {
-		return usagef("give IDs, or --all, or --record, and only one of these")
+	if !selected && len(args) == 0 {
+		return usagef("wait for what? Give IDs, --all or --record")
 	}
 	if len(refs) > control.MaxActionIDs {
 		return usagef("%d IDs, at most %d", len(refs), control.MaxActionIDs)
@@ -132,7 +139,8 @@ func judge(target, now attachment.Condition) verdict {
 
 // goal is what a wait is for.
 type goal interface {
-	// read looks at the present state; done: the goal is reached.
+	// read looks at the present state; done: the goal is reached. Where it is not and something is in the way that only a
+	// person can end, read says so to waiter.blocked.
 	read(ctx context.Context) (done bool, err error)
 	// hear takes a transition; again: only reading can tell.
 	hear(t control.Transition) (done, again bool, err error)
@@ -144,6 +152,8 @@ type waiter struct {
 	*app
 	target attachment.Condition
 	goal   goal
+	// blocked is what was in the way when the state was last read; nil when nothing was.
+	blocked error
 }
 
 // run subscribes before it reads, so that nothing can happen unseen between the two. A daemon that goes away in the meantime is
@@ -221,10 +231,17 @@ func (w *waiter) follow(ctx context.Context) (seen bool, err error) {
 func (w *waiter) listen(ctx context.Context, heard <-chan client.Event, ended <-chan struct{}) error {
 	again := time.NewTicker(reread)
 	defer again.Stop()
-	done, err := w.goal.read(ctx)
+	patience := newPatience(w.app)
+	defer patience.Stop()
+	done, err := w.read(ctx, patience)
 	for err == nil && !done {
 		stale := true
 		select {
+		case <-patience.C:
+			if done, err = w.goal.read(ctx); err == nil && !done {
+				err = w.blocked
+			}
+			patience.running, stale = false, false
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-ended:
@@ -236,10 +253,45 @@ func (w *waiter) listen(ctx context.Context, heard <-chan client.Event, ended <-
 			}
 		}
 		if stale && err == nil && !done {
-			done, err = w.goal.read(ctx)
+			done, err = w.read(ctx, patience)
 		}
 	}
 	return err
+}
+
+// read looks at the state, and lets patience run while something is in the way.
+func (w *waiter) read(ctx context.Context, p *patience) (done bool, err error) {
+	done, err = w.goal.read(ctx)
+	p.set(w.blocked != nil)
+	return done, err
+}
+
+// patience is a timer that runs while something is in the way.
+type patience struct {
+	*time.Timer
+	length  time.Duration
+	running bool
+}
+
+func newPatience(a *app) *patience {
+	p := &patience{length: grace}
+	if a.env.grace != 0 {
+		p.length = a.env.grace
+	}
+	p.Timer = time.NewTimer(p.length)
+	p.Stop()
+	return p
+}
+
+// set starts the timer, lets it run on, or stops it.
+func (p *patience) set(run bool) {
+	switch {
+	case run && !p.running:
+		p.Reset(p.length)
+	case !run:
+		p.Stop()
+	}
+	p.running = run
 }
 
 // timedOut says what is missing; the time for that is short.

@@ -119,6 +119,73 @@ func TestWaitEndsWithoutSuccess(t *testing.T) {
 	}
 }
 
+// What only a person can end ends the wait with 8 and says what to do, for one file and for a set: sending that is paused,
+// not configured or refused, and a paused file. What passes by itself does not, and nothing does that is not in the way.
+func TestWaitNeedsPerson(t *testing.T) {
+	for name, c := range map[string]struct {
+		code attachment.Code
+		hint string
+	}{
+		"channel paused":      {attachment.HoldChannelPaused, "Resume sending. (fieldgwctl resume)"},
+		"file paused":         {attachment.HoldPaused, "Resume it. (fieldgwctl resume " + string(fixedID(1)) + ")"},
+		"not configured":      {attachment.HoldNotConfigured, "uplink.endpoint"},
+		"untrusted":           {attachment.HoldTLS, "uplink.ca_file"},
+		"credential refused":  {attachment.HoldCredentials, "Install a valid credential"},
+		"credential unusable": {attachment.HoldCredentialUnusable, "mode 0600"},
+	} {
+		for _, line := range []string{"wait --timeout 0s " + short(1), "wait --timeout 0s --all", "wait --timeout 0s --record INS-117 --for uploading"} {
+			g := newGateway(t)
+			e := waiting(file(1, "1.jpg", 1, attachment.Ready, time.Minute), c.code)
+			e.Manifest.Paused = c.code == attachment.HoldPaused
+			g.Add(e)
+			r := g.run(t, strings.Fields(line)...)
+			if r.code != exitAttention || !strings.Contains(r.err, "1.jpg is ") || !strings.Contains(r.err, string(c.code)+": ") || !strings.Contains(r.err, c.hint) {
+				t.Errorf("%s: %s: %+v", name, line, r)
+			}
+		}
+	}
+	// As the daemon shows what waits while the credential is refused.
+	g := newGateway(t)
+	g.Add(waiting(file(1, "1.jpg", 1, attachment.Attention, time.Minute), attachment.HoldCredentials))
+	for _, line := range []string{"wait --timeout 0s " + short(1), "wait --timeout 0s --all"} {
+		if r := g.run(t, strings.Fields(line)...); r.code != exitAttention || !strings.Contains(r.err, "Install a valid credential") {
+			t.Errorf("%s: %+v", line, r)
+		}
+	}
+	for _, line := range []string{
+		"wait --timeout 50ms --for captured " + short(2), "wait --timeout 50ms --for discarded " + short(2),
+		"wait --timeout 50ms --for uploading " + short(3),
+	} {
+		g := newGateway(t)
+		g.Add(waiting(file(2, "2.jpg", 1, attachment.Ready, time.Minute), attachment.HoldTLS))
+		g.Add(waiting(file(3, "3.jpg", 1, attachment.Ready, time.Minute), attachment.HoldOffline))
+		want := exitTimedOut
+		if strings.Contains(line, "captured") {
+			want = exitDone // it is past that
+		}
+		if r := g.run(t, strings.Fields(line)...); r.code != want {
+			t.Errorf("%s: %+v", line, r)
+		}
+	}
+}
+
+// What a person ends in time does not end the wait.
+func TestWaitOutlastsPause(t *testing.T) {
+	g := newGateway(t)
+	g.grace = time.Hour
+	for n, line := range []string{"wait " + short(0), "wait --all"} {
+		e := waiting(file(n, "1.jpg", 1, attachment.Ready, time.Minute), attachment.HoldPaused)
+		e.Manifest.Paused = true
+		g.Add(e)
+		done := begin(t, g, line)
+		happen(t, g, n, attachment.EventResumed)
+		happen(t, g, n, delivery...)
+		if r := <-done; r.code != exitDone || !strings.HasPrefix(r.out, "delivered  ") {
+			t.Errorf("%s: %+v", line, r)
+		}
+	}
+}
+
 // Lost events do no harm: after a gap the state is read again.
 func TestWaitSurvivesGap(t *testing.T) {
 	g := newGateway(t)

@@ -266,9 +266,12 @@ func TestNeedsAttention(t *testing.T) {
 		"paused": {func(s *control.Status) {
 			s.Sending.Channel = control.Why(attachment.HoldChannelPaused, "", time.Time{})
 		}, false},
-		"warning":        {func(s *control.Status) { s.Problems = []control.Problem{{Severity: control.SeverityWarning}} }, false},
-		"delivered":      {func(s *control.Status) { s.Counts = []control.Count{{Condition: attachment.ShownDelivered, Items: 4}} }, false},
-		"credentials":    {func(s *control.Status) { s.Sending.Channel = control.Why(attachment.HoldCredentials, "", time.Time{}) }, true},
+		"warning":     {func(s *control.Status) { s.Problems = []control.Problem{{Severity: control.SeverityWarning}} }, false},
+		"delivered":   {func(s *control.Status) { s.Counts = []control.Count{{Condition: attachment.ShownDelivered, Items: 4}} }, false},
+		"credentials": {func(s *control.Status) { s.Sending.Channel = control.Why(attachment.HoldCredentials, "", time.Time{}) }, true},
+		"no credential": {func(s *control.Status) {
+			s.Sending.Channel = control.Why(attachment.HoldCredentialUnusable, "", time.Time{})
+		}, true},
 		"degraded":       {func(s *control.Status) { s.Degraded = &damage }, true},
 		"not configured": {func(s *control.Status) { s.Configured = false }, true},
 		"blocked": {func(s *control.Status) {

@@ -40,6 +40,8 @@ const (
 	MinReference = 4
 	// MaxReason is the length in bytes of the reason that a person gives.
 	MaxReason = 1000
+	// MaxDetail is the length in bytes of the cause behind a wait.
+	MaxDetail = 200
 	// MaxJournal is how many journal rows an item's detail holds, the newest.
 	MaxJournal = 1000
 	// MaxSubmissionFiles is how many files one submission holds.

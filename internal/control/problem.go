@@ -31,7 +31,8 @@ const (
 type Error struct {
 	Schema string `json:"schema"`
 	Title  string `json:"title"`
-	Status int    `json:"status"`
+	// Status is the answer's HTTP status; 0, and absent, for what fieldgwctl finds out by itself.
+	Status int    `json:"status,omitempty"`
 	Code   Code   `json:"code"`
 	Detail string `json:"detail,omitempty"`
 	// Hint is what to do about it.
@@ -59,7 +60,7 @@ var problems = map[Code]Error{
 	CodeSubmissionReused: {Title: "This submission ID was used for other files", Status: 409, Hint: "Use a new submission ID."},
 	CodeLengthMismatch:   {Title: "A file is not as long as announced", Status: 422, Hint: "It changed while it was read. Nothing was taken; submit it again when it is complete."},
 	CodeInternal:         {Title: "The daemon failed", Status: 500, Hint: "Its log says more: journalctl -u fieldgwd"},
-	CodeQueueUnavailable: {Title: "The queue cannot be used", Status: 503, Hint: "fieldgwctl status says what is damaged."},
+	CodeQueueUnavailable: {Title: "The queue cannot be used", Status: 503, Hint: "To rebuild it: sudo systemctl stop fieldgwd; sudo fieldgwd rebuild; sudo systemctl start fieldgwd"},
 	CodeBusy:             {Title: "The daemon is busy", Status: 503, Hint: "Try again in a moment."},
 	CodeShuttingDown:     {Title: "The daemon is stopping", Status: 503, Hint: "Try again when it is back."},
 	CodeStorageFull:      {Title: "There is no room for these files", Status: 507, Hint: "Free space on the volume. Nothing was taken; the originals stay where they are."},

@@ -24,6 +24,9 @@ type Waiting struct {
 	Reason attachment.Code `json:"reason"`
 	// Message is one sentence for people.
 	Message string `json:"message"`
+	// Detail is the cause behind Message in one printable line of at most MaxDetail bytes, such as "connection refused";
+	// empty where Message says it all.
+	Detail string `json:"detail,omitempty"`
 	// Since is when this reason began.
 	Since time.Time `json:"since,omitzero"`
 	// Rule is the configuration key or policy rule that asks for the wait, where there is one.
@@ -47,18 +50,19 @@ type Unblock struct {
 // needsPerson are the channel's reasons that do not pass by themselves. A pause is a decision that somebody took, so it is
 // not among them.
 var needsPerson = map[attachment.Code]bool{
-	attachment.HoldNotConfigured: true,
-	attachment.HoldNotOurServer:  true,
-	attachment.HoldCredentials:   true,
-	attachment.HoldTLS:           true,
-	attachment.HoldServerFull:    true,
+	attachment.HoldNotConfigured:      true,
+	attachment.HoldNotOurServer:       true,
+	attachment.HoldCredentials:        true,
+	attachment.HoldCredentialUnusable: true,
+	attachment.HoldTLS:                true,
+	attachment.HoldServerFull:         true,
 }
 
 // NeedsPerson reports whether the channel waits for something that does not come by itself.
 func (w *Waiting) NeedsPerson() bool { return needsPerson[w.Reason] }
 
 // Why makes the structure for a code from the code's advice. With an id, commands name it; without one, a command that
-// needs an ID is left out. Rule and NextAttempt are the caller's to add.
+// needs an ID is left out. Detail, Rule and NextAttempt are the caller's to add.
 func Why(code attachment.Code, id attachment.ID, since time.Time) *Waiting {
 	advice := attachment.Explain(code)
 	command := advice.Command
@@ -78,21 +82,22 @@ func Why(code attachment.Code, id attachment.ID, since time.Time) *Waiting {
 }
 
 var triggers = map[attachment.Code]string{
-	attachment.HoldQueued:         TriggerTurn,
-	attachment.HoldBackoff:        TriggerTime,
-	attachment.HoldPaused:         TriggerPerson,
-	attachment.HoldChannelPaused:  TriggerPerson,
-	attachment.HoldNotConfigured:  TriggerConfiguration,
-	attachment.HoldOffline:        TriggerNetwork,
-	attachment.HoldNotOurServer:   TriggerNetwork,
-	attachment.HoldCredentials:    TriggerConfiguration,
-	attachment.HoldTLS:            TriggerConfiguration,
-	attachment.HoldStorageReserve: TriggerSpace,
-	attachment.HoldStorageUnknown: TriggerSpace,
-	attachment.NotTakenPermission: TriggerConfiguration,
-	attachment.NotTakenStorage:    TriggerSpace,
-	attachment.NotTakenQueue:      TriggerService,
-	attachment.NotTakenNotWatched: TriggerTime,
+	attachment.HoldQueued:             TriggerTurn,
+	attachment.HoldBackoff:            TriggerTime,
+	attachment.HoldPaused:             TriggerPerson,
+	attachment.HoldChannelPaused:      TriggerPerson,
+	attachment.HoldNotConfigured:      TriggerConfiguration,
+	attachment.HoldOffline:            TriggerNetwork,
+	attachment.HoldNotOurServer:       TriggerNetwork,
+	attachment.HoldCredentials:        TriggerConfiguration,
+	attachment.HoldCredentialUnusable: TriggerConfiguration,
+	attachment.HoldTLS:                TriggerConfiguration,
+	attachment.HoldStorageReserve:     TriggerSpace,
+	attachment.HoldStorageUnknown:     TriggerSpace,
+	attachment.NotTakenPermission:     TriggerConfiguration,
+	attachment.NotTakenStorage:        TriggerSpace,
+	attachment.NotTakenQueue:          TriggerService,
+	attachment.NotTakenNotWatched:     TriggerTime,
 }
 
 func trigger(advice attachment.Advice) string {

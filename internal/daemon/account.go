@@ -3,13 +3,16 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/fieldgw/fieldgw/internal/config"
 	"github.com/fieldgw/fieldgw/internal/durable"
 	"github.com/fieldgw/fieldgw/internal/queue"
 	"github.com/fieldgw/fieldgw/internal/remote"
+	"github.com/fieldgw/fieldgw/internal/spool"
 	"github.com/fieldgw/fieldgw/internal/store"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
@@ -32,26 +35,29 @@ func bindAccount(fsys *durable.FS, cfg *config.Config) (account, error) {
 	if err := fsys.MkdirAll(accounts, 0o700); err != nil {
 		return account{}, fmt.Errorf("open accounts: %w", err)
 	}
+	if err := fsys.ClearTemps(accounts); err != nil {
+		return account{}, fmt.Errorf("open accounts: %w", err)
+	}
 	acc := account{name: unassigned, device: cfg.Device.ID}
 	pointer := filepath.Join(accounts, "current")
-	last, err := fsys.ReadFile(pointer, 256)
-	if err != nil && !durable.IsNotExist(err) {
-		return account{}, fmt.Errorf("read current account: %w", err)
+	last, err := lastAccount(fsys, accounts, pointer)
+	if err != nil {
+		return account{}, err
 	}
-	if name := strings.TrimSpace(string(last)); name != "" && filepath.Base(name) == name && name != "." && name != ".." {
-		acc.name = name
+	if last != "" {
+		acc.name = last
 	}
 	if token, ok := readToken(cfg); ok {
 		if acc.device == "" {
 			acc.device = token.Device
 		}
 		if token.Account != acc.name {
-			if err := takeOver(fsys, accounts, token.Account); err != nil {
-				return account{}, err
-			}
 			acc.name = token.Account
 		}
-		if string(last) != acc.name {
+		if err := takeOver(fsys, accounts, token.Account); err != nil {
+			return account{}, err
+		}
+		if last != acc.name {
 			if err := fsys.WriteFile(pointer, []byte(acc.name), 0o600); err != nil {
 				return account{}, fmt.Errorf("record current account: %w", err)
 			}
@@ -64,21 +70,79 @@ func bindAccount(fsys *durable.FS, cfg *config.Config) (account, error) {
 	return acc, nil
 }
 
-// takeOver gives what was captured before the first credential to its account. Another account's directory is never
-// touched.
+// lastAccount is the account that the pointer names. One that is damaged, or names no account that is here, counts for
+// nothing: then it is the only account there is, or none.
+func lastAccount(fsys *durable.FS, accounts, pointer string) (string, error) {
+	text, err := fsys.ReadFile(pointer, 256)
+	name := strings.TrimSpace(string(text))
+	if err == nil && wire.ValidName(name) {
+		if there, err := fsys.Exists(filepath.Join(accounts, name)); err != nil || there {
+			return name, err
+		}
+	}
+	names, err := accountNames(fsys, accounts)
+	if err != nil || len(names) != 1 {
+		return "", err
+	}
+	return names[0], nil
+}
+
+// accountNames lists the accounts that this device has kept something for, unassigned left out.
+func accountNames(fsys *durable.FS, accounts string) (names []string, err error) {
+	err = fsys.List(accounts, func(e fs.DirEntry) error {
+		if e.IsDir() && wire.ValidName(e.Name()) {
+			names = append(names, e.Name())
+		}
+		return nil
+	})
+	return names, err
+}
+
+// takeOver gives what was captured before there was a credential to its first account. Another account's directory is never
+// touched. Where the account is here already, the payloads are moved to it with their manifests, from which its recovery
+// records them; what is left of the old directory is kept beside the accounts.
 func takeOver(fsys *durable.FS, accounts, name string) error {
 	from, to := filepath.Join(accounts, unassigned), filepath.Join(accounts, name)
-	there, err := fsys.Exists(to)
-	if err != nil || there {
-		return err
-	}
 	if ok, err := fsys.Exists(from); err != nil || !ok {
 		return err
+	}
+	there, err := fsys.Exists(to)
+	if err != nil {
+		return err
+	}
+	if there {
+		staged, err := spool.Merge(fsys, from, to)
+		if err != nil {
+			return fmt.Errorf("give captures to account %s: %w", name, err)
+		}
+		if staged {
+			return nil // adoptions under way are finished by the account that began them
+		}
+		to = filepath.Join(accounts, "merged-"+time.Now().UTC().Format("20060102T150405.000"))
 	}
 	if err := fsys.RenameNew(from, to); err != nil {
 		return fmt.Errorf("bind captures to account %s: %w", name, err)
 	}
 	return fsys.SyncDir(accounts)
+}
+
+// otherDebts names the accounts beside this one that still have undelivered files on this device.
+func otherDebts(fsys *durable.FS, cfg *config.Config, current string) (debts []string, err error) {
+	accounts := filepath.Join(cfg.StateDir, "accounts")
+	names, err := accountNames(fsys, accounts)
+	for _, name := range append(names, unassigned) {
+		if name == current {
+			continue
+		}
+		n, cerr := spool.Owed(fsys, filepath.Join(accounts, name))
+		if cerr != nil {
+			err = errors.Join(err, cerr)
+		}
+		if n > 0 {
+			debts = append(debts, fmt.Sprintf("%s (%d)", name, n))
+		}
+	}
+	return debts, err
 }
 
 func readToken(cfg *config.Config) (remote.Token, bool) {

@@ -11,6 +11,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/control/server"
 	"github.com/fieldgw/fieldgw/internal/queue"
 	"github.com/fieldgw/fieldgw/internal/spool"
+	"github.com/fieldgw/fieldgw/internal/store"
 )
 
 // retrySpread is the largest random delay after a person's retry or a returned server: a fleet told so at one moment
@@ -145,8 +146,10 @@ func addResult(out *control.Outcome, id attachment.ID, e queue.Entry, err error)
 		}
 	case e.Err != nil:
 		r.Code, r.Message = control.CodeNotPossible, attachment.Explain(attachment.NeedsManifestDamaged).Sentence
-	default:
+	case errors.Is(err, store.ErrNoSpace), errors.Is(err, store.ErrUnknownOutcome), errors.Is(err, store.ErrClosed), errors.Is(err, context.Canceled):
 		return err
+	default:
+		r.Code, r.Message = control.CodeInternal, attachment.Printable(err.Error())
 	}
 	out.Add(r)
 	return nil

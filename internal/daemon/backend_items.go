@@ -118,6 +118,8 @@ func (s *session) why(e queue.Entry) *control.Waiting {
 		return w
 	case m.Paused:
 		return control.Why(attachment.HoldPaused, m.ID, time.Time{})
+	case e.Claimed && s.dispatcher.unsettled(m.ID):
+		return control.Why(attachment.NotTakenQueue, m.ID, time.Time{})
 	case e.Claimed:
 		return nil
 	}
@@ -131,7 +133,7 @@ func (s *session) why(e queue.Entry) *control.Waiting {
 		}
 		w := control.Why(code, m.ID, time.Time{})
 		if e.Failure != nil {
-			w.Since = e.Failure.At.UTC()
+			w.Since, w.Detail = e.Failure.At.UTC(), clause(e.Failure.Message)
 		}
 		next := delivery.NotBefore.UTC()
 		w.NextAttempt = &next

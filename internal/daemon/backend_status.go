@@ -3,7 +3,9 @@ package daemon
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/buildinfo"
@@ -14,7 +16,10 @@ import (
 )
 
 // maxNotTaken is up to how many paths status counts.
-const maxNotTaken = 10_000
+const (
+	maxNotTaken  = 10_000
+	notTakenPage = 500
+)
 
 // Status answers from counters and the last readings; it walks no list.
 func (s *session) Status(context.Context) (control.Status, error) {
@@ -24,8 +29,7 @@ func (s *session) Status(context.Context) (control.Status, error) {
 	}
 	st.Storage, st.Capture = s.storageStatus()
 	st.Watches, st.Problems = s.watchStatus(), s.problems()
-	page, _ := s.watch.NotTaken(maxNotTaken, "")
-	st.NotTaken = len(page)
+	st.NotTaken = s.countNotTaken()
 	var err error
 	if st.Counts, err = s.counts(); err != nil {
 		return st, err
@@ -35,6 +39,17 @@ func (s *session) Status(context.Context) (control.Status, error) {
 	}
 	st.NextAttempt, err = s.nextAttempt(st.Sending.Channel)
 	return st, err
+}
+
+func (s *session) countNotTaken() (n int) {
+	for cursor := ""; n < maxNotTaken; {
+		page, next := s.watch.NotTaken(notTakenPage, cursor)
+		n += len(page)
+		if cursor = next; next == "" {
+			break
+		}
+	}
+	return n
 }
 
 func (s *session) storageStatus() (control.Storage, control.Capture) {
@@ -62,7 +77,7 @@ func (s *session) storageStatus() (control.Storage, control.Capture) {
 // whyHold makes the structure that people see of a hold.
 func whyHold(h *policy.Hold, since time.Time) *control.Waiting {
 	w := control.Why(h.Code, "", since)
-	w.Rule = h.Rule
+	w.Rule, w.Detail = h.Rule, clause(h.Detail)
 	return w
 }
 
@@ -89,6 +104,13 @@ func (s *session) problems() []control.Problem {
 			Action: "Set the clock; capture and delivery go on meanwhile.",
 		})
 	}
+	if debts, err := otherDebts(s.opts.FS, s.cfg, s.acc.name); err == nil && len(debts) > 0 {
+		problems = append(problems, control.Problem{
+			Code: "other_account", Severity: control.SeverityError,
+			Message: "Undelivered files of other accounts are kept on this device: " + strings.Join(debts, ", ") + ".",
+			Action:  "Install the credential of that account; they are sent then.",
+		})
+	}
 	if s.acc.name == unassigned {
 		problems = append(problems, control.Problem{
 			Code: "no_account", Severity: control.SeverityWarning,
@@ -99,8 +121,8 @@ func (s *session) problems() []control.Problem {
 	return problems
 }
 
-// counts reads the kept counters and adds the oldest of what waits. While the credential is refused, what waits for the
-// server needs a person and is counted so.
+// counts reads the kept counters and adds the oldest of what waits. While there is no credential that the server accepts, what
+// waits for the server needs a person and is counted so.
 func (s *session) counts() ([]control.Count, error) {
 	kept, err := s.queue.Counts()
 	if err != nil {
@@ -159,8 +181,24 @@ func overlay(c attachment.Condition, refused bool) attachment.Condition {
 	return c
 }
 
-func (s *session) credentialRefused() bool {
-	return s.dispatcher.channel.State().Code == attachment.HoldCredentials
+func (s *session) credentialRefused() bool { return aboutCredential(s.dispatcher.channel.State().Code) }
+
+// aboutCredential reports whether a hold ends with another credential.
+func aboutCredential(c attachment.Code) bool {
+	return c == attachment.HoldCredentials || c == attachment.HoldCredentialUnusable
+}
+
+// clause is the end of an error's text, the cause, as one short line.
+func clause(detail string) string {
+	detail = attachment.Printable(detail)
+	if i := strings.LastIndex(detail, ": "); i >= 0 && len(detail) > control.MaxDetail/2 {
+		detail = detail[i+2:]
+	}
+	for len(detail) > control.MaxDetail {
+		_, size := utf8.DecodeLastRuneInString(detail)
+		detail = detail[:len(detail)-size]
+	}
+	return detail
 }
 
 func (s *session) sendingStatus() (control.Sending, error) {
@@ -181,14 +219,14 @@ func (s *session) channelWaiting() *control.Waiting {
 	case h != nil && h.Code != state.Code:
 		w := whyHold(h, s.started)
 		if d, found, err := s.queue.StandingDecision(queue.DecisionPauseChannel); err == nil && found && h.Code == attachment.HoldChannelPaused {
-			w.Since = d.At
+			w.Since, w.Detail = d.At, clause(strings.TrimSuffix("by "+d.By+": "+d.Reason, ": "))
 		}
 		return w
 	case state.Code == "":
 		return nil
 	}
 	w := control.Why(state.Code, "", state.Since.UTC())
-	w.Rule = "uplink.retry"
+	w.Rule, w.Detail = "uplink.retry", clause(state.Detail)
 	if state.Held(time.Now()) {
 		next := state.NotBefore.UTC().Round(0)
 		w.NextAttempt = &next

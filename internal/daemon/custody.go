@@ -73,8 +73,11 @@ func (s *session) notTaken(c watch.Candidate, err error) watch.Disposition {
 	switch {
 	case errors.As(err, &nt):
 		d := watch.Disposition{Kind: watch.Again, Code: nt.Code, Detail: nt.Detail, Retry: retryChanged}
-		if nt.Code == attachment.NotTakenStorage {
+		switch nt.Code {
+		case attachment.NotTakenStorage:
 			d.Retry = retryStorage
+		case attachment.NotTakenUnreadable, attachment.NotTakenPermission:
+			d.Retry = retryTrouble
 		}
 		if nt.Err != nil && d.Detail == "" {
 			d.Detail = attachment.Printable(nt.Err.Error())

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"path/filepath"
+	"os/user"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,6 +15,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/control/server"
 	"github.com/fieldgw/fieldgw/internal/durable"
 	"github.com/fieldgw/fieldgw/internal/logging"
+	"github.com/fieldgw/fieldgw/internal/spool"
 	"github.com/fieldgw/fieldgw/internal/store"
 )
 
@@ -47,11 +48,31 @@ func Run(ctx context.Context, opts Options) (err error) {
 	defer func() { err = errors.Join(err, lock.Release()) }()
 	for {
 		err := runAccount(ctx, opts)
-		if !errors.Is(err, errRebind) {
+		switch {
+		case errors.Is(err, errRebind):
+			opts.Logger.Info("credential names another account; opening it")
+		case errors.Is(err, store.ErrNoSpace) && ctx.Err() == nil:
+			// The volume is full and nothing can be recorded, not even that. Stay up, say so, and try again.
+			if err := waitForRoom(ctx, opts, err); err != nil {
+				return err
+			}
+		default:
 			return err
 		}
-		opts.Logger.Info("credential names an account; opening it")
 	}
+}
+
+// roomPeriod is how long the daemon stays degraded before it looks for room again.
+const roomPeriod = 15 * time.Second
+
+func waitForRoom(ctx context.Context, opts Options, cause error) error {
+	acc, err := bindAccount(opts.FS, opts.Config)
+	if err != nil {
+		return err
+	}
+	wait, cancel := context.WithTimeout(ctx, roomPeriod)
+	defer cancel()
+	return runDegraded(wait, opts, acc, cause)
 }
 
 // runAccount works with one account until ctx ends or the account changes.
@@ -61,7 +82,11 @@ func runAccount(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	log := opts.Logger.With(slog.String(logging.KeyAccount, acc.name))
-	st, err := store.Open(filepath.Join(acc.dir, "queue.db"), queueSchema(), store.Options{FS: opts.FS, Logger: log})
+	sp, err := spool.Open(opts.FS, acc.dir)
+	if err != nil {
+		return err
+	}
+	st, err := openQueue(opts.FS, acc, sp, log)
 	if unusable(err) {
 		log.Error("the queue cannot be used: nothing is taken and nothing is sent", slog.Any(logging.KeyErr, err))
 		return runDegraded(ctx, opts, acc, err)
@@ -70,23 +95,37 @@ func runAccount(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	s, err := assemble(ctx, opts, acc, st, log)
+	s, err := assemble(ctx, opts, acc, st, sp, log)
 	if err != nil {
 		return err
 	}
 	if err := s.recover(ctx); err != nil {
 		return err
 	}
-	listener, err := server.Listen(opts.Config.Control.Socket, opts.Config.Control.Group)
+	listener, err := listen(opts)
 	if err != nil {
 		return err
 	}
 	return s.run(ctx, listener)
 }
 
+// listen opens the control socket. A group that does not exist keeps nobody from capturing: then only root and the daemon's
+// own user can use the socket, and the log says so.
+func listen(opts Options) (net.Listener, error) {
+	cfg := opts.Config.Control
+	listener, err := server.Listen(cfg.Socket, cfg.Group)
+	if unknown := user.UnknownGroupError(""); errors.As(err, &unknown) {
+		opts.Logger.Warn("the group of the control socket does not exist: only root and this user can use it; create the group or set control.group",
+			slog.String("group", cfg.Group))
+		return server.Listen(cfg.Socket, "")
+	}
+	return listener, err
+}
+
 // unusable reports whether the queue file itself is the matter, so that staying up and saying so is all there is to do.
 func unusable(err error) bool {
-	return errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrNewerSchema) || errors.Is(err, store.ErrOtherSchema)
+	return errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrNewerSchema) || errors.Is(err, store.ErrOtherSchema) ||
+		errors.Is(err, ErrQueueMissing)
 }
 
 // recover brings queue and spool into step, before anything is adopted or sent.
@@ -102,11 +141,7 @@ func (s *session) recover(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("recover the spool: %w", err)
 	}
-	attrs := []any{slog.Duration(logging.KeyDuration, time.Since(started))}
-	for situation, n := range report {
-		attrs = append(attrs, slog.Int(string(situation), n))
-	}
-	s.log.Info("recovered", attrs...)
+	logReport(s.log, "recovered", report, time.Since(started))
 	return nil
 }
 
@@ -128,6 +163,7 @@ func (s *session) run(ctx context.Context, listener net.Listener) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = nil
 	}
+	s.log.Info("stopped")
 	return err
 }
 

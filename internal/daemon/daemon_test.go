@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -30,6 +32,7 @@ func TestCaptureToDelivered(t *testing.T) {
 	d.drop("insp-7/a.jpg", 300_000)
 	d.drop("b.jpg", 10)
 	d.delivered("a.jpg", "b.jpg")
+	d.until("the payload is moved", func() bool { return d.item("a.jpg").LocalCopy == control.CopyDelivered })
 	i := d.item("a.jpg")
 	if i.Parent.LocalID.Text != "insp-7" || i.LocalCopy != control.CopyDelivered || i.Grade != "registered-durable" {
 		t.Errorf("%+v", i)
@@ -389,6 +392,49 @@ func TestFirstCredentialBindsCaptures(t *testing.T) {
 	}
 }
 
+// A lost account pointer loses nothing: the only account is opened again; with several, captures wait unassigned and move
+// to the account of the next credential. What another account still owes is told.
+func TestLostAccountPointer(t *testing.T) {
+	d := newDevice(t)
+	pointer := filepath.Join(d.dir, "state", "accounts", "current")
+	token := filepath.Join(d.dir, "token")
+	d.up()
+	d.drop("insp-7/a.jpg", 1000)
+	d.delivered("a.jpg")
+	d.down()
+	must(t, os.Truncate(pointer, 0))
+	must(t, os.Remove(token))
+	d.up()
+	if s := d.status(); s.Account != accountOf(t) || s.Of(attachment.ShownDelivered).Items != 1 {
+		t.Errorf("account %s, %+v", s.Account, s.Counts)
+	}
+	d.drop("insp-7/owed.jpg", 1000)
+	d.until("custody", func() bool { return d.item("owed.jpg").ID != "" })
+	d.down()
+	d.setToken("fgw1.stranger.tablet.b3RoZXItc2VjcmV0LW9mLXRoaXJ0eS10d28tYnl0ZXM")
+	d.up()
+	owes := false
+	for _, p := range d.status().Problems {
+		owes = owes || p.Code == "other_account" && strings.Contains(p.Message, accountOf(t))
+	}
+	if !owes {
+		t.Errorf("nobody is told that the other account owes a file: %+v", d.status().Problems)
+	}
+	d.down()
+	must(t, os.WriteFile(pointer, []byte("../../etc"), 0o600))
+	must(t, os.Remove(token))
+	d.up()
+	if s := d.status(); s.Account != unassigned {
+		t.Errorf("account %s", s.Account)
+	}
+	d.drop("insp-7/meanwhile.jpg", 500)
+	d.until("custody", func() bool { return d.item("meanwhile.jpg").ID != "" })
+	d.down()
+	d.setToken(uplinktest.Token)
+	d.up()
+	d.delivered("owed.jpg", "meanwhile.jpg")
+}
+
 // Odd names, two files of one name and the same bytes twice: each is delivered under its own name.
 func TestNamesAndRepetition(t *testing.T) {
 	d := newDevice(t)
@@ -416,5 +462,52 @@ func TestNamesAndRepetition(t *testing.T) {
 		if names[name] != n {
 			t.Errorf("%q: %d, want %d", name, names[name], n)
 		}
+	}
+}
+
+// Two items that the server refuses in a way that may be the channel's fault hold the channel, and still no good item waits
+// for them: one that was never tried goes ahead as a witness, its success ends the hold, and each bad item then waits for
+// itself. The good ones come after the bad ones and are all delivered while the bad ones never are.
+func TestBadItemsNeverStopGoodOnes(t *testing.T) {
+	for name, refusal := range map[string]uplinktest.Act{
+		"500": uplinktest.Refuse(500, wire.CodeInternal, nil),
+		"507": uplinktest.Refuse(507, wire.CodeServerFull, nil),
+		"429": uplinktest.Refuse(429, wire.CodeTooMany, http.Header{"Retry-After": {"3600"}}),
+		"403": uplinktest.Refuse(403, wire.CodeForbidden, nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDevice(t)
+			d.server.Inject(uplinktest.Fault{Step: remote.StepReserve, Times: uplinktest.Always, Act: refuseNames(refusal, "bad")})
+			d.up()
+			d.drop("insp-7/bad-1.jpg", 100)
+			d.drop("insp-7/bad-2.jpg", 200)
+			d.until("the bad ones were tried", func() bool {
+				one, two := d.item("bad-1.jpg"), d.item("bad-2.jpg")
+				return one.Attempts > 0 || two.Attempts > 0 || reason(d.status().Sending.Channel) != ""
+			})
+			names := []string{"good-1.jpg", "good-2.jpg", "good-3.jpg"}
+			for i, name := range names {
+				d.drop("insp-7/"+name, 300+i)
+			}
+			d.delivered(names...)
+			for _, name := range []string{"bad-1.jpg", "bad-2.jpg"} {
+				if i := d.item(name); i.Condition == attachment.ShownDelivered {
+					t.Errorf("%s was delivered", name)
+				}
+			}
+		})
+	}
+}
+
+// refuseNames lets act answer the reserves of files whose name begins so; every other request goes its way.
+func refuseNames(act uplinktest.Act, prefix string) uplinktest.Act {
+	return func(s *uplinktest.Server, w http.ResponseWriter, r *http.Request, next http.Handler) {
+		body, err := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if err == nil && bytes.Contains(body, []byte(`"filename":"`+prefix)) {
+			act(s, w, r, next)
+			return
+		}
+		next.ServeHTTP(w, r)
 	}
 }

@@ -17,16 +17,14 @@ import (
 // runDegraded keeps the service up beside a queue that cannot be used: it takes nothing, sends nothing, changes nothing,
 // and says so to whoever asks.
 func runDegraded(ctx context.Context, opts Options, acc account, cause error) error {
-	listener, err := server.Listen(opts.Config.Control.Socket, opts.Config.Control.Group)
+	listener, err := listen(opts)
 	if err != nil {
 		return err
 	}
 	d := &degraded{opts: opts, acc: acc, cause: cause, started: time.Now().UTC()}
 	opts.Notify("READY=1\nSTATUS=degraded: the queue cannot be used; nothing is taken and nothing is sent")
 	opts.Logger.Warn("degraded", slog.String(logging.KeyPath, acc.dir))
-	err = server.New(d, server.Options{Logger: opts.Logger}).Run(ctx, listener)
-	opts.Notify("STOPPING=1\nSTATUS=stopping")
-	return err
+	return server.New(d, server.Options{Logger: opts.Logger}).Run(ctx, listener)
 }
 
 // degraded answers the control API while there is no queue.
@@ -105,6 +103,11 @@ func (d *degraded) ResumeChannel(context.Context, server.Caller, control.Channel
 // Submit refuses: nothing was taken.
 func (d *degraded) Submit(context.Context, server.Caller, control.Submission, func() (io.Reader, error)) (r control.SubmissionResult, err error) {
 	return r, fmt.Errorf("submit: %w", d.refuse())
+}
+
+// Check refuses: the daemon is stopped for a rebuild, and fieldgwd check looks then.
+func (d *degraded) Check(context.Context, server.Caller, control.CheckRequest) (r control.CheckReport, err error) {
+	return r, d.refuse()
 }
 
 // Subscribe returns a channel on which nothing happens.

@@ -151,11 +151,8 @@ type recorder struct {
 // SessionOpened makes the session durable before its first byte is sent.
 func (r *recorder) SessionOpened(ctx context.Context, s attachment.Session, mediaID string, offset int64) error {
 	r.beat.now()
-	if err := r.d.queue.SessionOpened(ctx, r.m.ID, s, "fieldgw", mediaID, offset); err != nil {
-		return err
-	}
-	r.d.success(ctx)
-	return nil
+	// That the server answers a small request says nothing about bytes: only progress counts as success.
+	return r.d.queue.SessionOpened(ctx, r.m.ID, s, "fieldgw", mediaID, offset)
 }
 
 // Committed makes a confirmed offset durable before more is sent.

@@ -35,13 +35,19 @@ type dispatcher struct {
 	workers  int
 	rnd      func() float64
 	wake     chan struct{}
+	// broken is why there is no uplink although one is configured.
+	broken *policy.Hold
 	// paused mirrors the standing decision that pauses all sending.
 	paused  *atomic.Bool
 	trouble logging.Repeat
 
 	mu    sync.Mutex
 	beats map[string]*beat
-	rate  float64 // bytes per second of the last transfers; 0 while unknown
+	// pending are deliveries whose outcome could not be recorded; at most as many as there are workers.
+	pending []unrecorded
+	// suspects are attachments whose failure held the channel since the last success: others go first.
+	suspects map[attachment.ID]bool
+	rate     float64 // bytes per second of the last transfers; 0 while unknown
 }
 
 // beat is a worker's sign of life.
@@ -76,6 +82,9 @@ func (d *dispatcher) loadChannel() error {
 
 // hold returns what forbids sending now; nil allows.
 func (d *dispatcher) hold(now time.Time) *policy.Hold {
+	if d.broken != nil {
+		return d.broken
+	}
 	h := policy.Send(policy.Sending{Configured: d.uplink != nil, ChannelPaused: d.paused.Load()})
 	if h != nil {
 		return h
@@ -106,25 +115,40 @@ func (d *dispatcher) run(ctx context.Context) error {
 	}
 	d.queue.InterruptAll(errStopping)
 	workers.Wait()
+	record, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	d.settlePending(record)
 	return nil
 }
 
 // fill claims one attachment if a slot is free and nothing holds. next is when to look again at the latest.
 func (d *dispatcher) fill(ctx context.Context, slots chan struct{}, spawn func(*queue.Claim, string), started *int) (next time.Time, spawned bool) {
 	now := time.Now()
-	if d.hold(now) != nil {
-		return d.channel.State().NotBefore, false
+	if !d.settlePending(ctx) {
+		return now.Add(troublePause), false
+	}
+	state := d.channel.State()
+	want := queue.Want{Avoid: d.suspect}
+	if h := d.hold(now); h != nil {
+		// A hold that rests on some items' failures alone lets one that was never tried through, as a witness.
+		if h.Code != state.Code {
+			return time.Time{}, false // a person or a configuration ends it, and pokes
+		}
+		if !state.Weak || len(slots) > 0 {
+			return state.NotBefore, false
+		}
+		want.Fresh = true
 	}
 	// While the channel is under suspicion one attempt at a time is enough to find out.
-	if len(slots) == cap(slots) || (d.channel.State().Code != "" && len(slots) > 0) {
+	if len(slots) == cap(slots) || (state.Code != "" && len(slots) > 0) {
 		return time.Time{}, false
 	}
-	if d.channel.State().Code != "" && !d.ask(ctx) {
+	if state.Code != "" && !want.Fresh && !d.ask(ctx) {
 		return d.channel.State().NotBefore, false
 	}
 	*started++
 	name := fmt.Sprintf("worker-%d", *started)
-	claim, next, err := d.queue.ClaimDue(ctx, name)
+	claim, next, err := d.queue.ClaimWanted(ctx, name, want)
 	if err != nil {
 		if ctx.Err() == nil {
 			d.trouble.Fail(ctx, d.log, "claim", "the queue cannot give out work", slog.Any(logging.KeyErr, err))
@@ -132,6 +156,9 @@ func (d *dispatcher) fill(ctx context.Context, slots chan struct{}, spawn func(*
 		return now.Add(troublePause), false
 	}
 	if claim == nil {
+		if want.Fresh {
+			next = state.NotBefore
+		}
 		return next, false
 	}
 	slots <- struct{}{}
@@ -189,9 +216,31 @@ func (d *dispatcher) success(ctx context.Context) {
 		return
 	}
 	d.channel.Success()
+	d.mu.Lock()
+	clear(d.suspects)
+	d.mu.Unlock()
 	d.keepChannel(ctx)
 	d.trouble.Recovered(ctx, d.log, "server")
 	d.poke()
+}
+
+// maxSuspects bounds the memory of suspects; beyond it nobody is avoided.
+const maxSuspects = 1024
+
+// avoid lets other attachments go before one whose failure held the channel.
+func (d *dispatcher) avoid(id attachment.ID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.suspects) >= maxSuspects {
+		clear(d.suspects)
+	}
+	d.suspects[id] = true
+}
+
+func (d *dispatcher) suspect(id attachment.ID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.suspects[id]
 }
 
 // stopStale takes the claim away from workers that show no progress for the stale-checkpoint interval.

@@ -92,7 +92,7 @@ func (s *session) observeCredential() {
 		return
 	}
 	d := s.dispatcher
-	if ok && d.client != nil && d.channel.State().Code == attachment.HoldCredentials && d.client.CredentialChanged() {
+	if ok && d.client != nil && aboutCredential(d.channel.State().Code) && d.client.CredentialChanged() {
 		d.channel.Reset(retrySpread)
 		d.poke()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
@@ -14,34 +15,58 @@ import (
 	"github.com/fieldgw/fieldgw/internal/uplink"
 )
 
-// conclude records how a delivery ended and with that ends the claim. When even that cannot be recorded, the claim ends
-// in memory alone, and the dispatcher pauses.
+// unrecorded is a delivery whose outcome the queue could not take yet: its claim stands until it does.
+type unrecorded struct {
+	claim *queue.Claim
+	err   error
+}
+
+// conclude records how a delivery ended and with that ends the claim. When that cannot be recorded, on a full disk, it is
+// kept, and the dispatcher tries again before it gives out more work.
 func (d *dispatcher) conclude(ctx context.Context, c *queue.Claim, err error) {
 	if err == nil {
 		return // Registered has ended the claim
 	}
-	if rerr := d.record(ctx, c, err); rerr != nil {
-		d.trouble.Fail(ctx, d.log, "outcome", "the outcome of a delivery cannot be recorded",
-			slog.String(logging.KeyAttachment, string(c.Manifest.ID)), slog.Any(logging.KeyErr, errors.Join(rerr, err)))
-		d.retire(ctx, c)
+	if d.tryRecord(ctx, unrecorded{c, err}) {
 		return
 	}
-	d.trouble.Recovered(ctx, d.log, "outcome")
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pending = append(d.pending, unrecorded{c, err})
 }
 
-// retire ends a claim whose outcome could not be recorded, once the queue takes commits again, or leaves it to the next
-// start.
-func (d *dispatcher) retire(ctx context.Context, c *queue.Claim) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(troublePause):
-		}
-		if d.queue.Interrupted(ctx, c.Manifest.ID, "", "the outcome could not be recorded") == nil {
-			return
+func (d *dispatcher) tryRecord(ctx context.Context, u unrecorded) bool {
+	if rerr := d.record(ctx, u.claim, u.err); rerr != nil {
+		d.trouble.Fail(ctx, d.log, "outcome", "the outcome of a delivery cannot be recorded yet",
+			slog.String(logging.KeyAttachment, string(u.claim.Manifest.ID)), slog.Any(logging.KeyErr, errors.Join(rerr, u.err)))
+		return false
+	}
+	d.trouble.Recovered(ctx, d.log, "outcome")
+	return true
+}
+
+// settlePending records the outcomes that could not be recorded before. It reports whether none is left.
+func (d *dispatcher) settlePending(ctx context.Context) bool {
+	d.mu.Lock()
+	pending := d.pending
+	d.pending = nil
+	d.mu.Unlock()
+	for i, u := range pending {
+		if !d.tryRecord(ctx, u) {
+			d.mu.Lock()
+			d.pending = append(pending[i:], d.pending...)
+			d.mu.Unlock()
+			return false
 		}
 	}
+	return true
+}
+
+// unsettled reports whether the outcome of an attachment's last delivery could not be recorded yet.
+func (d *dispatcher) unsettled(id attachment.ID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.ContainsFunc(d.pending, func(u unrecorded) bool { return u.claim.Manifest.ID == id })
 }
 
 // record turns the error of a delivery into what happened to the attachment: its own failure, the channel's, or nobody's.
@@ -104,6 +129,7 @@ func (d *dispatcher) judge(ctx context.Context, id attachment.ID, e *remote.Erro
 	verdict := d.channel.Failure(ctx, id, e, d.client.Probe)
 	switch {
 	case verdict.HoldChannel:
+		d.avoid(id)
 		d.keepChannel(ctx)
 		return d.queue.Interrupted(ctx, id, d.channel.State().Code, failure.Message)
 	case e.Class == remote.ItemPermanent:

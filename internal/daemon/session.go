@@ -9,11 +9,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/buildinfo"
 	"github.com/fieldgw/fieldgw/internal/config"
 	"github.com/fieldgw/fieldgw/internal/disk"
 	"github.com/fieldgw/fieldgw/internal/intake"
 	"github.com/fieldgw/fieldgw/internal/logging"
+	"github.com/fieldgw/fieldgw/internal/policy"
 	"github.com/fieldgw/fieldgw/internal/queue"
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/spool"
@@ -44,25 +46,26 @@ type session struct {
 }
 
 // assemble builds the parts and starts nothing.
-func assemble(ctx context.Context, opts Options, acc account, st *store.Store, log *slog.Logger) (*session, error) {
+func assemble(ctx context.Context, opts Options, acc account, st *store.Store, sp *spool.Spool, log *slog.Logger) (*session, error) {
 	s := &session{
 		opts: opts, cfg: opts.Config, log: log, acc: acc, started: time.Now().UTC(), store: st,
-		queue: queue.New(st, queue.Options{Logger: log}), rebind: make(chan struct{}),
+		queue: queue.New(st, queue.Options{Logger: log}), spool: sp, rebind: make(chan struct{}),
 	}
 	var err error
-	if s.spool, err = spool.Open(opts.FS, acc.dir); err != nil {
-		return nil, err
-	}
 	s.storage = newStorage(disk.New(acc.dir, disk.Options{}), s.cfg.Storage)
 	s.storage.refresh(ctx)
-	s.intake = intake.New(intake.Options{FS: opts.FS, Spool: s.spool, Queue: s.queue, Room: s.storage.room, Logger: log})
+	s.intake = intake.New(intake.Options{FS: opts.FS, Spool: s.spool, Queue: s.queue, Room: s.storage.room, Logger: log,
+		SourcePatience: s.cfg.Storage.StagingGrace.Std(),
+	})
 	if s.watch, err = newWatcher(opts, log); err != nil {
 		return nil, err
 	}
 	s.dispatcher = newDispatcher(s)
 	if s.configured() {
 		if err := s.connect(); err != nil {
-			return nil, err
+			// Capturing does not depend on the uplink: it is held, and the status says why.
+			log.Error("the uplink cannot be used; capturing goes on", slog.Any(logging.KeyErr, err))
+			s.dispatcher.broken = &policy.Hold{Code: attachment.HoldTLS, Rule: "uplink", Detail: err.Error(), Ends: "a restart"}
 		}
 	}
 	return s, nil
@@ -117,7 +120,7 @@ func scheduleOf(r config.Retry) remote.Schedule {
 func newDispatcher(s *session) *dispatcher {
 	d := &dispatcher{
 		queue: s.queue, spool: s.spool, log: s.log, workers: s.cfg.Uplink.Workers, schedule: scheduleOf(s.cfg.Uplink.Retry),
-		wake: make(chan struct{}, 1), rnd: rand.Float64, paused: new(atomic.Bool), beats: map[string]*beat{},
+		wake: make(chan struct{}, 1), rnd: rand.Float64, paused: new(atomic.Bool), beats: map[string]*beat{}, suspects: map[attachment.ID]bool{},
 	}
 	d.channel = remote.NewChannel(remote.ChannelState{}, d.schedule, time.Now, d.rnd)
 	return d

@@ -224,3 +224,20 @@ func TestReadFileLimit(t *testing.T) {
 		t.Errorf("got %q, %v", data, err)
 	}
 }
+
+// ClearTemps removes the leftovers of a crash and nothing else.
+func TestClearTemps(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{".state" + tempMark + "00ff", ".hidden", "state"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := OS().ClearTemps(dir); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 2 {
+		t.Errorf("%d files left, %v", len(left), err)
+	}
+}

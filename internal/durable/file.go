@@ -25,18 +25,24 @@ func (f *File) Stat() (fs.FileInfo, error) { return f.file.Stat() }
 
 // Read reads from the current position.
 func (f *File) Read(p []byte) (int, error) {
-	if err := f.fs.before(OpRead, f.Name(), 0); err != nil {
+	pass, err := f.fs.begin(OpRead, f.Name(), 0)
+	if err != nil {
 		return 0, err
 	}
-	return f.file.Read(p)
+	n, err := f.file.Read(p)
+	pass.leave()
+	return n, err
 }
 
 // ReadAt reads from a byte offset and may be called concurrently.
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
-	if err := f.fs.before(OpRead, f.Name(), 0); err != nil {
+	pass, err := f.fs.begin(OpRead, f.Name(), 0)
+	if err != nil {
 		return 0, err
 	}
-	return f.file.ReadAt(p, off)
+	n, err := f.file.ReadAt(p, off)
+	pass.leave()
+	return n, err
 }
 
 // Seek moves the current position.
@@ -53,7 +59,8 @@ func (f *File) WriteAt(p []byte, off int64) (int, error) {
 }
 
 func (f *File) write(p []byte, do func([]byte) (int, error)) (int, error) {
-	if err := f.fs.before(OpWrite, f.Name(), len(p)); err != nil {
+	pass, err := f.fs.begin(OpWrite, f.Name(), len(p))
+	if err != nil {
 		var short *ShortWrite
 		if !errors.As(err, &short) || short.N > len(p) {
 			return 0, err
@@ -61,15 +68,20 @@ func (f *File) write(p []byte, do func([]byte) (int, error)) (int, error) {
 		n, werr := do(p[:short.N])
 		return n, errors.Join(short.Err, werr)
 	}
-	return do(p)
+	n, err := do(p)
+	pass.leave()
+	return n, err
 }
 
 // Truncate cuts or extends the file. Durable after Sync.
 func (f *File) Truncate(size int64) error {
-	if err := f.fs.before(OpTruncate, f.Name(), 0); err != nil {
+	pass, err := f.fs.begin(OpTruncate, f.Name(), 0)
+	if err != nil {
 		return err
 	}
-	return f.file.Truncate(size)
+	err = f.file.Truncate(size)
+	pass.leave()
+	return err
 }
 
 // Sync makes the file's bytes and length durable (fsync(2)). A failure is final: discard the file and start again from
@@ -78,9 +90,10 @@ func (f *File) Sync() error {
 	if f.syncFail != nil {
 		return f.syncFail
 	}
-	err := f.fs.before(OpSync, f.Name(), 0)
+	pass, err := f.fs.begin(OpSync, f.Name(), 0)
 	if err == nil {
 		err = f.file.Sync()
+		pass.leave()
 	}
 	if err != nil {
 		f.syncFail = fmt.Errorf("sync %s: %w", f.Name(), err)
@@ -96,10 +109,13 @@ func (f *File) DropCache() error {
 
 // Close closes the file and, with it, ends a lease held on it.
 func (f *File) Close() error {
-	if err := f.fs.before(OpClose, f.Name(), 0); err != nil {
+	pass, err := f.fs.begin(OpClose, f.Name(), 0)
+	if err != nil {
 		return errors.Join(err, f.file.Close())
 	}
-	return f.file.Close()
+	err = f.file.Close()
+	pass.leave()
+	return err
 }
 
 // Identity is what tells whether a path still leads to the same unchanged file. The change time is left out: a rename

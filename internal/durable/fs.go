@@ -62,14 +62,16 @@ func OS() *FS { return &FS{} }
 // Hooked returns an FS that asks h before every operation.
 func Hooked(h Hook) *FS { return &FS{hook: h} }
 
-func (f *FS) before(op Op, path string, n int) error {
+// begin stands in front of every operation; the caller ends the passage right after the operation, whatever came of it.
+func (f *FS) begin(op Op, path string, n int) (passage, error) {
+	p := enter(op, path)
 	if f.hook == nil {
-		return nil
+		return p, nil
 	}
 	if err := f.hook(Call{Op: op, Path: path, Bytes: n}); err != nil {
-		return fmt.Errorf("%s %s: %w", op, path, err)
+		return p, fmt.Errorf("%s %s: %w", op, path, err)
 	}
-	return nil
+	return p, nil
 }
 
 // OpenRead opens a regular file for reading without following a symbolic link in the last element and without waiting
@@ -90,10 +92,12 @@ func (f *FS) Create(path string, perm fs.FileMode) (*File, error) {
 }
 
 func (f *FS) open(op Op, path string, flag int, perm fs.FileMode) (*File, error) {
-	if err := f.before(op, path, 0); err != nil {
+	p, err := f.begin(op, path, 0)
+	if err != nil {
 		return nil, err
 	}
 	file, err := os.OpenFile(path, flag, perm)
+	p.leave()
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
 		return nil, fmt.Errorf("open %s: %w", path, ErrNotRegular)
 	}
@@ -112,10 +116,13 @@ func (f *FS) open(op Op, path string, flag int, perm fs.FileMode) (*File, error)
 
 // Rename renames a path, replacing what stands at the target. Durable after SyncDir of both directories.
 func (f *FS) Rename(from, to string) error {
-	if err := f.before(OpRename, to, 0); err != nil {
+	p, err := f.begin(OpRename, to, 0)
+	if err != nil {
 		return err
 	}
-	return os.Rename(from, to)
+	err = os.Rename(from, to)
+	p.leave()
+	return err
 }
 
 // RenameNew renames a path and fails with an error that IsExist accepts when the target exists (renameat2(2),
@@ -123,9 +130,16 @@ func (f *FS) Rename(from, to string) error {
 // check and a rename: names inside the spool are unique, so the gap between the two is ours alone.
 // Durable after SyncDir of both directories.
 func (f *FS) RenameNew(from, to string) error {
-	if err := f.before(OpRename, to, 0); err != nil {
+	p, err := f.begin(OpRename, to, 0)
+	if err != nil {
 		return err
 	}
+	err = renameNew(from, to)
+	p.leave()
+	return err
+}
+
+func renameNew(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
 		return renameByLink(from, to)
@@ -152,15 +166,19 @@ func renameByLink(from, to string) error {
 
 // Remove unlinks a file or an empty directory. Durable after SyncDir of its directory.
 func (f *FS) Remove(path string) error {
-	if err := f.before(OpRemove, path, 0); err != nil {
+	p, err := f.begin(OpRemove, path, 0)
+	if err != nil {
 		return err
 	}
-	return os.Remove(path)
+	err = os.Remove(path)
+	p.leave()
+	return err
 }
 
 // SyncDir makes the entries of a directory durable.
 func (f *FS) SyncDir(dir string) (err error) {
-	if err := f.before(OpSyncDir, dir, 0); err != nil {
+	p, err := f.begin(OpSyncDir, dir, 0)
+	if err != nil {
 		return err
 	}
 	d, err := os.Open(dir)
@@ -168,7 +186,9 @@ func (f *FS) SyncDir(dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	if err := d.Sync(); err != nil {
+	err = d.Sync()
+	p.leave()
+	if err != nil {
 		return fmt.Errorf("sync directory %s: %w", dir, err)
 	}
 	return nil
@@ -209,10 +229,13 @@ func (f *FS) MkdirAll(dir string, perm fs.FileMode) error {
 			return err
 		}
 	}
-	if err := f.before(OpMkdir, dir, 0); err != nil {
+	p, err := f.begin(OpMkdir, dir, 0)
+	if err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, perm); err != nil && !IsExist(err) {
+	err = os.Mkdir(dir, perm)
+	p.leave()
+	if err != nil && !IsExist(err) {
 		return err
 	}
 	return f.SyncDir(parent)
@@ -236,10 +259,12 @@ const listPage = 512
 // List calls visit for the entries of a directory in no particular order, a page at a time, so that a directory of any
 // size needs little memory. An error of visit ends the walk and is returned.
 func (f *FS) List(dir string, visit func(fs.DirEntry) error) (err error) {
-	if err := f.before(OpRead, dir, 0); err != nil {
+	p, err := f.begin(OpRead, dir, 0)
+	if err != nil {
 		return err
 	}
 	d, err := os.Open(dir)
+	p.leave()
 	if err != nil {
 		return err
 	}

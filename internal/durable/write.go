@@ -105,3 +105,19 @@ func (f *FS) ReadFile(path string, limit int64) (data []byte, err error) {
 	}
 	return data, nil
 }
+
+// ClearTemps removes what a crash in the middle of WriteFile or WriteNew left in a directory. Call it at start, before
+// anything else writes there.
+func (f *FS) ClearTemps(dir string) error {
+	var temps []string
+	err := f.List(dir, func(e fs.DirEntry) error {
+		if IsTemp(e.Name()) {
+			temps = append(temps, filepath.Join(dir, e.Name()))
+		}
+		return nil
+	})
+	for _, temp := range temps {
+		err = errors.Join(err, f.discard(temp))
+	}
+	return err
+}

@@ -26,6 +26,9 @@ type Options struct {
 	Room func(ctx context.Context, need int64) error
 	// Validator looks at the structure of a payload; nil checks nothing but its length.
 	Validator Validator
+	// SourcePatience is how long start-up waits for the source of a half-made copy to be seen again, a card to be mounted,
+	// before it keeps the half as an only copy.
+	SourcePatience time.Duration
 	// Now gives recorded times; nil means time.Now.
 	Now    func() time.Time
 	Logger *slog.Logger
@@ -35,7 +38,9 @@ type Options struct {
 type Intake struct {
 	Options
 
-	mu sync.Mutex
+	mu      sync.Mutex
+	trouble logging.Repeat
+	began   time.Time
 	// active holds the adoptions that some goroutine is working on, and the submissions.
 	active map[string]bool
 }
@@ -51,7 +56,7 @@ func New(opts Options) *Intake {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	return &Intake{Options: opts, active: map[string]bool{}}
+	return &Intake{Options: opts, active: map[string]bool{}, began: time.Now()}
 }
 
 // Request is a settled candidate.
@@ -83,16 +88,39 @@ func (in *Intake) Adopt(ctx context.Context, req Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if known {
-		return Result{ID: id, Known: true, Stays: true}, nil
-	}
 	src, err := in.openSource(req.Path, req.Identity)
 	if err != nil {
 		return Result{}, err
 	}
+	if known {
+		if known, err = in.sameContent(ctx, id, req, src); err != nil || known {
+			return Result{ID: id, Known: known, Stays: true}, errors.Join(err, src.Close())
+		}
+		if _, err := src.Seek(0, 0); err != nil {
+			return Result{}, errors.Join(notTaken(attachment.NotTakenUnreadable, "", err), src.Close())
+		}
+	}
 	a := &adoption{Intake: in, req: req, src: src}
 	result, err := a.run(ctx)
 	return result, errors.Join(err, src.Close())
+}
+
+// sameContent reports whether a source that the ledger knows by name, size and time really is what was taken. Another inode
+// on the same device may be another file that was given the old time: then its content decides.
+func (in *Intake) sameContent(ctx context.Context, id attachment.ID, req Request, src *durable.File) (bool, error) {
+	e, err := in.Queue.Get(id)
+	if err != nil || e.Manifest == nil {
+		return err == nil, err
+	}
+	was := e.Manifest.Source.Identity
+	if was.Device != req.Identity.Device || was.Inode == req.Identity.Inode {
+		return true, nil
+	}
+	sum, err := spool.Fingerprint(ctx, src, nil)
+	if err != nil {
+		return false, readError(err)
+	}
+	return sum.SHA256 == e.Manifest.SHA256, nil
 }
 
 // adoption is one request under way.
@@ -128,7 +156,7 @@ func (a *adoption) run(ctx context.Context) (Result, error) {
 		if err == nil {
 			return Result{ID: a.id}, nil
 		}
-		if !durable.IsCrossDevice(err) {
+		if !cannotMove(err) {
 			return Result{}, err
 		}
 		if _, err := a.src.Seek(0, 0); err != nil {
@@ -159,6 +187,12 @@ func (in *Intake) letGo(key string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	delete(in.active, key)
+}
+
+// cannotMove reports whether a rename is what is impossible, another mount or a directory that may not be written to, so
+// that the bytes are copied instead.
+func cannotMove(err error) bool {
+	return durable.IsCrossDevice(err) || errors.Is(err, errMayNotMove)
 }
 
 // openSource opens a candidate and compares it with what the watch saw.

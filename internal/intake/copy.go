@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/durable"
 	"github.com/fieldgw/fieldgw/internal/queue"
 	"github.com/fieldgw/fieldgw/internal/spool"
 )
@@ -15,7 +16,8 @@ import (
 // errStagedDiffers is returned when a staged file, read again, is not what was written.
 var errStagedDiffers = errors.New("staged file is not what was written")
 
-// copy brings the bytes of the source into the spool and leaves the source alone.
+// copy brings the bytes of the source into the spool and leaves the source alone: by sharing its blocks where the
+// filesystem can, else by copying them. A crash finds a copy in either case, and the intake says so.
 func (a *adoption) copy(ctx context.Context) error {
 	if err := a.Room(ctx, a.req.Identity.Size); err != nil {
 		return notTaken(attachment.NotTakenStorage, err.Error(), err)
@@ -28,7 +30,16 @@ func (a *adoption) copy(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(notTaken(attachment.NotTakenUnreadable, "", err), a.Queue.DropIntakes(ctx, a.id))
 	}
-	sum, head, err := a.stage(ctx, a.id, sourceReader{a.src}, a.proceed)
+	sum, head, err := a.stage(ctx, a.id, func(f *durable.File) (*attachment.Fingerprint, error) {
+		err := f.CloneFrom(a.src)
+		if err == nil {
+			it.Way = attachment.CustodyClone
+		}
+		if errors.Is(err, durable.ErrNoClone) {
+			return copyInto(ctx, f, sourceReader{a.src}, a.proceed)
+		}
+		return nil, err
+	})
 	if err == nil {
 		err = a.Spool.SyncStaging()
 	}
@@ -51,6 +62,21 @@ func (a *adoption) copy(ctx context.Context) error {
 	return nil
 }
 
+// readStaged reads a staged file: its fingerprint and its first bytes.
+func (in *Intake) readStaged(ctx context.Context, id attachment.ID) (sum attachment.Fingerprint, head []byte, err error) {
+	f, err := in.Spool.OpenStaged(id)
+	if err != nil {
+		return sum, nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	var first headWriter
+	h := attachment.NewHasher()
+	if _, err := spool.CopyHashing(ctx, &first, f, h, nil); err != nil {
+		return sum, nil, err
+	}
+	return h.Sum(), first.head, nil
+}
+
 // sourceReader marks a failure of reading the source, to tell it from one of writing the copy.
 type sourceReader struct{ io.Reader }
 
@@ -62,17 +88,14 @@ func (r sourceReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// stage writes everything that r gives into a new staging file, makes the bytes durable, and reads them back from the
-// medium. The file's name is not durable yet.
-func (in *Intake) stage(ctx context.Context, id attachment.ID, r io.Reader, proceed func() error) (attachment.Fingerprint, []byte, error) {
-	var none attachment.Fingerprint
+// stage makes a new staging file, lets fill put bytes into it, makes them durable, and reads them back from the medium.
+// fill returns the fingerprint of what it wrote, or nil when only the file can tell. The file's name is not durable yet.
+func (in *Intake) stage(ctx context.Context, id attachment.ID, fill func(*durable.File) (*attachment.Fingerprint, error)) (sum attachment.Fingerprint, head []byte, err error) {
 	f, err := in.Spool.CreateStaged(id)
 	if err != nil {
-		return none, nil, err
+		return sum, nil, err
 	}
-	var head headWriter
-	h := attachment.NewHasher()
-	_, err = spool.CopyHashing(ctx, f, io.TeeReader(r, &head), h, proceed)
+	written, err := fill(f)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -80,26 +103,23 @@ func (in *Intake) stage(ctx context.Context, id attachment.ID, r io.Reader, proc
 		err = f.DropCache()
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
-		return none, nil, err
+		return sum, nil, err
 	}
-	written := h.Sum()
-	back, err := in.fingerprintStaged(ctx, id)
-	if err != nil {
-		return none, nil, err
+	sum, head, err = in.readStaged(ctx, id)
+	if err == nil && written != nil && !sum.Equal(*written) {
+		err = fmt.Errorf("stage %s: %w", id, errStagedDiffers)
 	}
-	if !back.Equal(written) {
-		return none, nil, fmt.Errorf("stage %s: %w", id, errStagedDiffers)
-	}
-	return written, head.head, nil
+	return sum, head, err
 }
 
-func (in *Intake) fingerprintStaged(ctx context.Context, id attachment.ID) (sum attachment.Fingerprint, err error) {
-	f, err := in.Spool.OpenStaged(id)
-	if err != nil {
-		return sum, err
+// copyInto copies everything that r gives and hashes it on the way.
+func copyInto(ctx context.Context, f *durable.File, r io.Reader, proceed func() error) (*attachment.Fingerprint, error) {
+	h := attachment.NewHasher()
+	if _, err := spool.CopyHashing(ctx, f, r, h, proceed); err != nil {
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	return spool.Fingerprint(ctx, f, nil)
+	sum := h.Sum()
+	return &sum, nil
 }
 
 // sourceUnchanged holds the source against what it was when the copy began: the open file and the path.

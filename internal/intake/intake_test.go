@@ -28,8 +28,10 @@ type site struct {
 	capture, dir string
 }
 
-func newSite(t *testing.T) *site {
-	root := t.TempDir()
+func newSite(t *testing.T) *site { return newSiteIn(t, t.TempDir()) }
+
+func newSiteIn(t *testing.T, root string) *site {
+	t.Helper()
 	s := &site{t: t, capture: filepath.Join(root, "capture", "insp-7"), dir: filepath.Join(root, "state")}
 	if err := os.MkdirAll(s.capture, 0o755); err != nil {
 		t.Fatal(err)
@@ -233,6 +235,35 @@ func TestAdoptByCopyKeepsSource(t *testing.T) {
 	}
 	if got := p.contents(); len(got) != 2 || got[next.ID] != "second" || got[r.ID] != "first" {
 		t.Errorf("%q", got)
+	}
+}
+
+// A file that replaces a known one under its name, with its size and time, is told from it by its content.
+func TestReplacedWithSameSizeAndTime(t *testing.T) {
+	s := newSite(t)
+	path := s.write("a.jpg", "first")
+	then := time.Unix(1_700_000_000, 0)
+	if err := os.Chtimes(path, then, then); err != nil {
+		t.Fatal(err)
+	}
+	p := s.restart()
+	defer p.stop()
+	first, err := p.Adopt(context.Background(), s.request(path, false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		content string
+		known   bool
+	}{{"first", true}, {"other", false}} {
+		replacement := s.write("new", c.content)
+		if err := errors.Join(os.Chtimes(replacement, then, then), os.Rename(replacement, path)); err != nil {
+			t.Fatal(err)
+		}
+		r, err := p.Adopt(context.Background(), s.request(path, false))
+		if err != nil || r.Known != c.known || (r.ID == first.ID) != c.known {
+			t.Errorf("%s: %+v, %v", c.content, r, err)
+		}
 	}
 }
 

@@ -6,11 +6,16 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/durable"
 	"github.com/fieldgw/fieldgw/internal/queue"
 	"github.com/fieldgw/fieldgw/internal/spool"
 )
+
+// errMayNotMove is returned when the source's directory may not be written to.
+var errMayNotMove = errors.New("the source's directory may not be written to")
 
 // errBroken says that a program opened the file for writing while it was being moved.
 var errBroken = errors.New("lease is broken")
@@ -36,6 +41,9 @@ func (a *adoption) move(ctx context.Context) error {
 		return errors.Join(notTaken(attachment.NotTakenUnreadable, "", err), a.Queue.DropIntakes(ctx, a.id))
 	}
 	if err := a.Spool.MoveIn(a.req.Path, a.id); err != nil {
+		if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EROFS) {
+			err = errors.Join(errMayNotMove, err)
+		}
 		return a.giveBack(ctx, err)
 	}
 	adoption := a.build(it, sum, head, info.ModTime())
@@ -108,8 +116,13 @@ func (a *adoption) stillLeased(area spool.Area) error {
 	if err != nil {
 		return err
 	}
-	if got, _, _ := durable.IdentityOf(info); attachment.SourceIdentity(got) != a.req.Identity {
+	got, links, _ := durable.IdentityOf(info)
+	if attachment.SourceIdentity(got) != a.req.Identity {
 		return fmt.Errorf("move %s: another file was renamed: %w", a.id, errBroken)
+	}
+	if links != 1 {
+		// Somebody gave the file a second name meanwhile, and could write to it by that one after custody.
+		return fmt.Errorf("move %s: it has %d names: %w", a.id, links, errBroken)
 	}
 	if !a.lease.Held() {
 		return fmt.Errorf("move %s: %w", a.id, errBroken)
@@ -146,7 +159,7 @@ func moveError(cause error) error {
 	var nt *NotTakenError
 	sorted := storageError(cause)
 	switch {
-	case errors.As(sorted, &nt), durable.IsCrossDevice(cause), errors.Is(cause, context.Canceled):
+	case errors.As(sorted, &nt), cannotMove(cause), errors.Is(cause, context.Canceled):
 		return sorted
 	case durable.IsNotExist(cause):
 		return notTaken(attachment.NotTakenChanged, "the file is gone", cause)

@@ -12,6 +12,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/logging"
 	"github.com/fieldgw/fieldgw/internal/queue"
 	"github.com/fieldgw/fieldgw/internal/spool"
+	"github.com/fieldgw/fieldgw/internal/store"
 )
 
 // Recover brings spool and queue into step at start-up: every adoption under way is finished or undone, every payload
@@ -21,6 +22,11 @@ func (in *Intake) Recover(ctx context.Context) (Report, error) {
 	report := Report{}
 	if err := in.resume(ctx, report); err != nil {
 		return report, err
+	}
+	if in.Queue.Suspect() {
+		if err := in.restoreDamaged(ctx, report); err != nil {
+			return report, err
+		}
 	}
 	intakes, _, err := in.Queue.Intakes()
 	if err != nil {
@@ -34,7 +40,7 @@ func (in *Intake) Recover(ctx context.Context) (Report, error) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		return in.settleFound(ctx, f, underWay, report)
+		return in.itemError(f.ID, in.settleFound(ctx, f, underWay, report), report)
 	})
 	if err != nil {
 		return report, err
@@ -52,9 +58,9 @@ func (in *Intake) resume(ctx context.Context, report Report) error {
 		return err
 	}
 	for _, id := range damaged {
-		// What it names is found in the spool: secured payloads carry their manifest, staged bytes wait for the grace period.
 		in.Logger.Error("record of an adoption is damaged", slog.String(logging.KeyAttachment, string(id)))
-		if err := in.Queue.DropIntakes(ctx, id); err != nil {
+		err := in.resumeUnknown(ctx, id, report)
+		if err := in.itemError(id, err, report); err != nil {
 			return err
 		}
 	}
@@ -65,13 +71,55 @@ func (in *Intake) resume(ctx context.Context, report Report) error {
 		situation, err := in.resumeOne(ctx, it)
 		in.letGo(string(it.ID))
 		if err != nil {
-			return fmt.Errorf("recover adoption %s (%s): %w", it.ID, situation, err)
+			if err := in.itemError(it.ID, fmt.Errorf("recover adoption %s (%s): %w", it.ID, situation, err), report); err != nil {
+				return err
+			}
+			continue
 		}
 		report[situation]++
+		if situation == SourceAwaited {
+			continue
+		}
 		in.Logger.Warn("adoption recovered", slog.String(logging.KeyAttachment, string(it.ID)),
 			slog.String("situation", string(situation)), slog.String(logging.KeyPath, it.Source.Path.Text))
 	}
 	return nil
+}
+
+// itemError keeps one item's trouble from being everybody's: it is named and left alone. What concerns the queue as a
+// whole, or the end of the program, is returned.
+func (in *Intake) itemError(id attachment.ID, err error, report Report) error {
+	if err == nil || queueError(err) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	report[Unreadable]++
+	in.Logger.Error("an item cannot be recovered; it is left alone", slog.String(logging.KeyAttachment, string(id)), slog.Any(logging.KeyErr, err))
+	return nil
+}
+
+func queueError(err error) bool {
+	for _, of := range []error{store.ErrNoSpace, store.ErrUnknownOutcome, store.ErrDamaged, store.ErrClosed, store.ErrAborted} {
+		if errors.Is(err, of) {
+			return true
+		}
+	}
+	return false
+}
+
+// resumeUnknown deals with bytes of which nothing is known but the ID: they may be an only copy, so a staged file is
+// secured into attention. A secured payload is recorded by the scan, from the manifest that travels with it.
+func (in *Intake) resumeUnknown(ctx context.Context, id attachment.ID, report Report) error {
+	ev, err := in.look(ctx, id)
+	if err != nil {
+		return err
+	}
+	if !ev.found.Payload || ev.found.Area == spool.Payloads {
+		return in.Queue.DropIntakes(ctx, id)
+	}
+	report[DamagedOnlyCopy]++
+	it := queue.Intake{ID: id, Way: attachment.CustodyMove, Filename: attachment.NameOf("unnamed-" + string(id))}
+	it.Source.Evidence = attachment.EvidenceSettled
+	return in.finish(ctx, it, ev, DamagedOnlyCopy)
 }
 
 // evidence is what is on the disk of an adoption under way.
@@ -94,6 +142,9 @@ func (in *Intake) resumeOne(ctx context.Context, it queue.Intake) (Situation, er
 		return "", err
 	}
 	situation := classify(it, committed, ev.found, ev.whole(it), in.sourceStands(it))
+	if situation == DamagedOnlyCopy && it.Way == attachment.CustodyCopy && time.Since(in.began) < in.SourcePatience {
+		return SourceAwaited, nil
+	}
 	switch situation {
 	case StaleIntake:
 		return situation, in.Queue.DropIntakes(ctx, it.ID)

@@ -69,20 +69,30 @@ func (a *adoption) releaseOpen(ctx context.Context) (released bool, err error) {
 func (in *Intake) release(ctx context.Context, m *attachment.Manifest) (released bool, err error) {
 	path := m.Source.Path.Exact()
 	aside := filepath.Join(filepath.Dir(path), asidePrefix+string(m.ID))
+	there, gone, err := in.whereabouts(path, aside, m)
+	switch {
+	case err != nil:
+		in.notRemoved(ctx, m.ID, err)
+		return false, nil
+	case gone:
+		return true, in.Queue.SourceVanished(ctx, m.ID)
+	case !there:
+		return false, nil // its card is not mounted; nothing follows from that
+	}
 	kept, err := in.setAside(path, aside, m)
 	if err != nil {
-		in.warn("source is not removed yet", m.ID, err)
+		in.notRemoved(ctx, m.ID, err)
 		return false, nil
 	}
 	if kept != "" {
 		return false, in.Queue.SourceKept(ctx, m.ID, kept)
 	}
-	gone, kept, err := in.removeAside(ctx, aside, m)
+	gone, kept, err = in.removeAside(ctx, aside, m)
 	if err == nil && !gone {
 		err = in.putBack(aside, path, m.ID)
 	}
 	if err != nil {
-		in.warn("source is not removed yet", m.ID, err)
+		in.notRemoved(ctx, m.ID, err)
 		return false, nil
 	}
 	if kept != "" {
@@ -95,16 +105,37 @@ func (in *Intake) release(ctx context.Context, m *attachment.Manifest) (released
 	return true, in.Queue.SourceReleased(ctx, m.ID)
 }
 
-// setAside looks at the source under its own name before it is touched, and renames it. A source that stands aside
-// already, or that is gone, is fine.
+// whereabouts says whether the source is there, under its own name or aside, or provably gone: its directory stands on the
+// device that it was seen on, without it. Anything else proves nothing, since a card that is not mounted looks the same.
+func (in *Intake) whereabouts(path, aside string, m *attachment.Manifest) (there, gone bool, err error) {
+	for _, p := range []string{aside, path} {
+		if ok, err := in.FS.Exists(p); err != nil || ok {
+			return ok, false, err
+		}
+	}
+	info, err := in.FS.Lstat(filepath.Dir(path))
+	if durable.IsNotExist(err) {
+		return false, false, nil
+	}
+	if err != nil {
+		return false, false, err
+	}
+	dir, _, _ := durable.IdentityOf(info)
+	return false, dir.Device == m.Source.Identity.Device, nil
+}
+
+// notRemoved tells of trouble with removing sources, without filling the log while it lasts.
+func (in *Intake) notRemoved(ctx context.Context, id attachment.ID, err error) {
+	in.trouble.Fail(ctx, in.Logger, "release", "a source is not removed yet", slog.String(logging.KeyAttachment, string(id)), slog.Any(logging.KeyErr, err))
+}
+
+// setAside looks at the source under its own name before it is touched, and renames it. A source that stands aside already
+// is fine.
 func (in *Intake) setAside(path, aside string, m *attachment.Manifest) (kept string, err error) {
 	if ok, err := in.FS.Exists(aside); err != nil || ok {
 		return "", err
 	}
 	info, err := in.FS.Lstat(path)
-	if durable.IsNotExist(err) {
-		return "", nil
-	}
 	if err != nil {
 		return "", err
 	}

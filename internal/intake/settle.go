@@ -33,11 +33,13 @@ func (in *Intake) settleFound(ctx context.Context, f spool.Found, underWay map[a
 	if err != nil {
 		return err
 	}
-	if e.Manifest == nil || !f.Payload && f.Area == spool.Payloads {
-		return nil // a damaged record, or a payload that lies elsewhere: findMissing looks
+	if e.Manifest == nil {
+		return nil // a damaged record
 	}
 	delivered := e.Manifest.State == attachment.Reconciled
 	switch {
+	case f.Area == spool.Payloads && !f.Payload && !delivered:
+		return nil // a payload that lies elsewhere: findMissing looks
 	case f.Area == spool.Payloads && delivered:
 		report[DeliveryUnfinished]++
 		return in.Spool.Deliver(f.ID)

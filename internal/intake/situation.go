@@ -21,6 +21,8 @@ const (
 	Secured Situation = "secured"
 	// The bytes are not what they should be, and no source stands: the only copy, secured into attention.
 	DamagedOnlyCopy Situation = "damaged-only-copy"
+	// Half a copy whose source is not to be seen: it is waited for, since a card may not be mounted yet.
+	SourceAwaited Situation = "source-awaited"
 	// A submission nobody got an answer to, whose source is gone: secured into attention.
 	Unanswered Situation = "submission-unanswered"
 	// Committed already: a stale intake.
@@ -41,6 +43,14 @@ const (
 	Unnamed Situation = "unnamed-payload"
 	// A record without its payload: attention.
 	PayloadMissing Situation = "payload-missing"
+	// A record that cannot be read, restored from the manifest beside the payload.
+	RecordRestored Situation = "record-restored"
+	// A record that cannot be read, and no manifest to restore it from: it stays parked.
+	RecordDamaged Situation = "record-damaged"
+	// Rebuilt into an empty queue: a delivered copy with its receipt.
+	RebuiltDelivered Situation = "rebuilt-delivered"
+	// Something stands in the way of one item, such as a directory where a file should be: it is named and left alone.
+	Unreadable Situation = "unreadable"
 	// Staging without an intake: removed after the grace period.
 	AbandonedStaging Situation = "abandoned-staging"
 	// A file that is none of ours, or a manifest without payload and record: left alone, and named.

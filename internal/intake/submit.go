@@ -158,7 +158,9 @@ func (in *Intake) secureAll(ctx context.Context, intakes []queue.Intake, files [
 			return nil, fmt.Errorf("submission %s, file %d: %w", it.Submission, i+1, err)
 		}
 		// One byte more than declared shows a file that has grown.
-		sum, head, err := in.stage(ctx, it.ID, io.LimitReader(r, it.Declared+1), nil)
+		sum, head, err := in.stage(ctx, it.ID, func(f *durable.File) (*attachment.Fingerprint, error) {
+			return copyInto(ctx, f, io.LimitReader(r, it.Declared+1), nil)
+		})
 		if err != nil {
 			return nil, err
 		}

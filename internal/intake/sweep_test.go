@@ -75,7 +75,7 @@ func TestFaultSweep(t *testing.T) {
 			t.Run(sc.name+"/"+ft.name, func(t *testing.T) {
 				t.Parallel()
 				n := 0
-				for ; sweepOnce(t, sc, ft, n); n++ {
+				for ; sweepOnce(t, t.TempDir(), sc, ft, n); n++ {
 					if t.Failed() {
 						t.Fatalf("at operation %d", n)
 					}
@@ -90,8 +90,8 @@ func TestFaultSweep(t *testing.T) {
 
 // sweepOnce runs one life with a fault at operation n, then another that must put everything right. It reports whether
 // the fault was reached.
-func sweepOnce(t *testing.T, sc scenario, ft fault, n int) (reached bool) {
-	s := newSite(t)
+func sweepOnce(t *testing.T, root string, sc scenario, ft fault, n int) (reached bool) {
+	s := newSiteIn(t, root)
 	path := s.write("a.jpg", sweepContent)
 	if sc.prepare != nil {
 		if err := sc.prepare(s, path); err != nil {

@@ -8,6 +8,7 @@ const (
 	KeyParent     = "parent"     // local ID of the record an attachment belongs to
 	KeyWatch      = "watch"      // name of the watch
 	KeyPath       = "path"       // path of a file, as the file system spells it
+	KeyAddress    = "address"    // network address that is listened on
 	KeyState      = "state"      // state after a transition
 	KeyFrom       = "from"       // state before it
 	KeyEvent      = "event"      // what caused it

@@ -71,11 +71,17 @@ func (q *Queue) adopt(tx *store.Tx, a *Adoption) error {
 	if err != nil {
 		return err
 	}
-	if err := putLedger(tx, m); err != nil {
-		return err
+	// What is not the whole source must not keep the whole source from being taken.
+	if m.Length == m.Source.Identity.Size {
+		if err := putLedger(tx, m); err != nil {
+			return err
+		}
 	}
 	if a.Problem != nil {
-		_, err := q.apply(tx, id, Change{Event: attachment.EventAttention, Reason: a.Problem.Code, Detail: a.Problem.Detail})
+		_, err := q.apply(tx, id, Change{
+			Event: attachment.EventAttention, Reason: a.Problem.Code, Detail: a.Problem.Detail,
+			Edit: func(m *attachment.Manifest) { m.Prepared = true },
+		})
 		return err
 	}
 	// Nothing else is awaited yet: sidecars and derivatives come with their subsystems.

@@ -75,19 +75,16 @@ func (c *checker) manifest(tx *store.Tx, id attachment.ID, value []byte, bad err
 		c.add(id, "manifest cannot be read: %v", bad)
 		return
 	}
-	c.points(tx, bOrder, seqKey(m.Seq), id)
-	c.points(tx, bConditions, groupKey(string(m.Condition()), m.Seq), id)
-	if !tx.Bucket(bTails).Has(tailKey(id)) {
-		c.add(id, "missing in %s", bTails)
-	}
 	if m.Due() {
 		c.due++
-		c.points(tx, bDue, dueKey(&m), id)
 	}
 	if m.Source.ReleasePending {
 		c.releases++
-		if !tx.Bucket(bReleases).Has(idKey(id)) {
-			c.add(id, "missing in %s", bReleases)
+	}
+	for bucket, want := range entriesOf(&m) {
+		value, err := tx.Bucket(bucket).Get(want.key)
+		if err != nil || !tx.Bucket(bucket).Has(want.key) || string(value) != string(want.value) {
+			c.add(id, "index %s does not lead to it: %q, %v", bucket, value, err)
 		}
 	}
 	if n, err := segmentsOf(tx, id); err != nil || len(n) != attachment.SegmentCount(m.Length) {
@@ -97,7 +94,6 @@ func (c *checker) manifest(tx *store.Tx, id attachment.ID, value []byte, bad err
 	n.add(1, m.Length)
 	c.counts[m.Condition()] = n
 	key := parentKey(&m)
-	c.points(tx, bChildren, groupKey(key, m.Seq), id)
 	if c.parents[key] == nil {
 		c.parents[key] = map[attachment.Condition]Count{}
 	}
@@ -105,13 +101,6 @@ func (c *checker) manifest(tx *store.Tx, id attachment.ID, value []byte, bad err
 	p.add(1, m.Length)
 	c.parents[key][m.Condition()] = p
 	c.journal(tx, &m)
-}
-
-func (c *checker) points(tx *store.Tx, bucket string, key []byte, id attachment.ID) {
-	value, err := tx.Bucket(bucket).Get(key)
-	if err != nil || attachment.ID(value) != id {
-		c.add(id, "index %s does not lead to it: %q, %v", bucket, value, err)
-	}
 }
 
 // journal folds the rows of one attachment through attachment.Next and compares the end with the manifest.

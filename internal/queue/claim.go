@@ -49,11 +49,16 @@ type claimRow struct {
 // ClaimDue gives a worker the next attachment that may be tried now. Without one the claim is nil, and next tells when
 // the earliest wait ends (zero when nothing waits). The claim is durable.
 func (q *Queue) ClaimDue(ctx context.Context, worker string) (claim *Claim, next time.Time, err error) {
+	return q.ClaimWanted(ctx, worker, Want{})
+}
+
+// ClaimWanted is ClaimDue for a worker that prefers some attachments to others.
+func (q *Queue) ClaimWanted(ctx context.Context, worker string, want Want) (claim *Claim, next time.Time, err error) {
 	err = q.store.Update(ctx, func(tx *store.Tx) error {
 		claim = nil
 		var m *attachment.Manifest
 		var err error
-		m, next, err = firstDue(tx, q.clock())
+		m, next, err = firstDue(tx, q.clock(), want)
 		if err != nil || m == nil {
 			return err
 		}

@@ -55,12 +55,25 @@ func firstIDs(b *store.Bucket, prefix []byte, limit int) ([]attachment.ID, error
 	return ids, err
 }
 
+// Want narrows what ClaimWanted gives out. The zero value takes everything.
+type Want struct {
+	// Avoid names attachments that are taken only when nothing else is due; nil names none.
+	Avoid func(attachment.ID) bool
+	// Fresh takes only attachments that were never tried.
+	Fresh bool
+}
+
+// passOver bounds how many due attachments are looked at for a wanted one.
+const passOver = 256
+
 // firstDue returns the next attachment to work on: the highest priority first, then who has waited longest for its
-// turn, then capture order. Claimed items are passed over, damaged ones too. next is when the earliest of those that are
-// not due yet will be; zero when none waits.
-func firstDue(tx *store.Tx, now time.Time) (found *attachment.Manifest, next time.Time, err error) {
+// turn, then capture order. Claimed items are passed over, damaged ones too, and avoided ones while another is due. next
+// is when the earliest of those that are not due yet will be; zero when none waits.
+func firstDue(tx *store.Tx, now time.Time, want Want) (found *attachment.Manifest, next time.Time, err error) {
 	limit := unixMilli(now)
 	var soonest uint64
+	var avoided *attachment.Manifest
+	looked := 0
 	for level := range byte(attachment.MaxPriority + 1) {
 		err := tx.Bucket(bDue).Scan([]byte{level}, nil, func(key, value []byte, bad error) error {
 			at := binary.BigEndian.Uint64(key[1:9])
@@ -74,18 +87,38 @@ func firstDue(tx *store.Tx, now time.Time) (found *attachment.Manifest, next tim
 			if err != nil || tx.Bucket(bClaims).Has(idKey(id)) {
 				return nil
 			}
-			if found, err = load(tx, id); err != nil {
-				found = nil
+			m, err := load(tx, id)
+			if err != nil {
 				return nil
 			}
-			return store.ErrStop
+			looked++
+			switch {
+			case want.Fresh && (m.Delivery.Attempts > 0 || m.Delivery.Failures > 0):
+			case want.Avoid != nil && want.Avoid(id):
+				if avoided == nil {
+					avoided = m
+				}
+			default:
+				found = m
+				return store.ErrStop
+			}
+			if looked == passOver {
+				return store.ErrStop
+			}
+			return nil
 		})
 		if err != nil {
 			return nil, time.Time{}, err
 		}
-		if found != nil {
-			return found, time.Time{}, nil
+		if found != nil || looked == passOver {
+			break
 		}
+	}
+	if found == nil && !want.Fresh {
+		found = avoided
+	}
+	if found != nil {
+		return found, time.Time{}, nil
 	}
 	if soonest > 0 {
 		next = time.UnixMilli(int64(soonest)).UTC()

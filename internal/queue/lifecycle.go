@@ -17,6 +17,8 @@ type Failure struct {
 	Message string          `json:"message"`
 	Status  int             `json:"status,omitempty"`
 	At      time.Time       `json:"at"`
+	// Offset is the confirmed offset at that time: whether anything moved since tells if failures come in a row.
+	Offset int64 `json:"offset,omitempty"`
 }
 
 func (q *Queue) update(ctx context.Context, id attachment.ID, c Change, also func(*store.Tx, *attachment.Manifest) error) error {
@@ -118,26 +120,54 @@ func (q *Queue) Postponed(ctx context.Context, id attachment.ID, code attachment
 }
 
 // Failed charges a failure to the attachment and ends the claim. delay computes the wait before the next attempt from
-// the number of failures; it is called once.
+// the number of failures in a row; it is called once. Bytes that the server confirmed since the last failure start the
+// count anew: a long upload over many short connections is no failing one.
 func (q *Queue) Failed(ctx context.Context, id attachment.ID, f Failure, delay func(failures int) time.Duration) error {
 	f.At = q.clock()
 	var wait time.Duration
-	return q.update(ctx, id, Change{
-		Event: attachment.EventFailed, Reason: f.Code, Detail: f.Message,
-		Edit: func(m *attachment.Manifest) {
-			countAttempt(m)
-			m.Delivery.Failures++
-			if wait == 0 {
-				wait = max(delay(m.Delivery.Failures), time.Millisecond)
-			}
-			m.Delivery.NotBefore, m.Delivery.Wait, m.Delivery.ErrorCode = f.At.Add(wait), wait, f.Code
-		},
-	}, func(tx *store.Tx, _ *attachment.Manifest) error {
+	return q.store.Update(ctx, func(tx *store.Tx) error {
+		moved, err := movedSince(tx, id, &f)
+		if err != nil {
+			return err
+		}
+		_, err = q.apply(tx, id, Change{
+			Event: attachment.EventFailed, Reason: f.Code, Detail: f.Message,
+			Edit: func(m *attachment.Manifest) {
+				countAttempt(m)
+				if moved {
+					m.Delivery.Failures = 0
+				}
+				m.Delivery.Failures++
+				if wait == 0 {
+					wait = max(delay(m.Delivery.Failures), time.Millisecond)
+				}
+				m.Delivery.NotBefore, m.Delivery.Wait, m.Delivery.ErrorCode = f.At.Add(wait), wait, f.Code
+			},
+		})
+		if err != nil {
+			return err
+		}
 		if err := store.PutJSON(tx.Bucket(bErrors), idKey(id), f); err != nil {
 			return err
 		}
 		return q.endClaim(tx, id)
 	})
+}
+
+// movedSince notes the confirmed offset in f and reports whether it grew since the failure before.
+func movedSince(tx *store.Tx, id attachment.ID, f *Failure) (bool, error) {
+	m, err := load(tx, id)
+	if err != nil {
+		return false, err
+	}
+	if f.Offset, err = confirmed(tx, m); err != nil {
+		return false, err
+	}
+	last, found, err := store.GetJSON[Failure](tx.Bucket(bErrors), idKey(id))
+	if isBadValue(err) {
+		return false, nil
+	}
+	return found && f.Offset > last.Offset, err
 }
 
 // RaiseAttention parks an attachment until a person has decided; its bytes stay. It ends the claim.
@@ -157,12 +187,22 @@ func (q *Queue) RaiseAttention(ctx context.Context, id attachment.ID, f Failure)
 	})
 }
 
-// SourceReleased records that the source left its capture directory after custody.
+// SourceReleased records that this device removed the source after custody. What stands there later is a new capture.
 func (q *Queue) SourceReleased(ctx context.Context, id attachment.ID) error {
+	return q.sourceGone(ctx, id, "", dropLedger)
+}
+
+// SourceVanished records that the source is gone and that somebody else removed it. It stays in the ledger, so that the
+// same file is recognized should it come back, as one on a card does.
+func (q *Queue) SourceVanished(ctx context.Context, id attachment.ID) error {
+	return q.sourceGone(ctx, id, "somebody else removed it", nil)
+}
+
+func (q *Queue) sourceGone(ctx context.Context, id attachment.ID, detail string, also func(*store.Tx, *attachment.Manifest) error) error {
 	return q.update(ctx, id, Change{
-		Event: attachment.EventSourceGone,
-		Edit:  func(m *attachment.Manifest) { m.Source.ReleasePending, m.Source.Kept = false, "" },
-	}, dropLedger)
+		Event: attachment.EventSourceGone, Detail: detail,
+		Edit: func(m *attachment.Manifest) { m.Source.ReleasePending, m.Source.Kept = false, "" },
+	}, also)
 }
 
 // SourceKept records that the source stays where it is, and why.

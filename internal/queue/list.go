@@ -178,9 +178,7 @@ func (q *Queue) Resolve(text string, limit int) (ids []attachment.ID, err error)
 			return nil
 		}
 		err := tx.Bucket(bTails).Scan(tail, nil, func(key, _ []byte, _ error) error {
-			id := slices.Clone(key)
-			slices.Reverse(id)
-			return collect(attachment.ID(id))
+			return collect(idOfTail(key))
 		})
 		if err != nil || len(ids) == limit {
 			return err

@@ -36,7 +36,7 @@ func (q *Queue) create(tx *store.Tx, m *attachment.Manifest, c Change) (*attachm
 		return nil, fmt.Errorf("adopt %s: %w", m.ID, ErrExists)
 	}
 	fresh := m.Clone()
-	fresh.State = attachment.Absent
+	fresh.State, fresh.Seq = attachment.Absent, 0
 	return q.write(tx, nil, fresh, c)
 }
 
@@ -60,7 +60,7 @@ func (q *Queue) write(tx *store.Tx, old, m *attachment.Manifest, c Change) (*att
 	if err := appendRow(tx, &row); err != nil {
 		return nil, err
 	}
-	if old == nil {
+	if m.Seq == 0 {
 		m.Seq = row.Seq
 	}
 	if err := m.Validate(); err != nil {

@@ -104,8 +104,35 @@ func (q *Queue) Recover(ctx context.Context) error {
 			break
 		}
 	}
+	if err := q.prepareCaptured(ctx); err != nil {
+		return err
+	}
 	if err := q.dropClaims(ctx); err != nil {
 		return err
 	}
 	return q.ClampWaits(ctx)
+}
+
+// prepareCaptured makes ready what waits for nothing: preparation has no steps of its own yet.
+func (q *Queue) prepareCaptured(ctx context.Context) error {
+	for cursor := ""; ; {
+		ids, next, err := q.IDs(attachment.ShownCaptured, cursor, recoverPage)
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		err = q.store.Update(ctx, func(tx *store.Tx) error {
+			for _, id := range ids {
+				_, err := q.apply(tx, id, Change{
+					Event: attachment.EventPrepared, Edit: func(m *attachment.Manifest) { m.Prepared = true },
+				})
+				if err != nil && !isBadValue(err) {
+					return err
+				}
+			}
+			return nil
+		})
+		if cursor = next; err != nil || next == "" {
+			return err
+		}
+	}
 }

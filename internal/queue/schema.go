@@ -56,6 +56,12 @@ func tailKey(id attachment.ID) []byte {
 	return key
 }
 
+func idOfTail(key []byte) attachment.ID {
+	id := slices.Clone(key)
+	slices.Reverse(id)
+	return attachment.ID(id)
+}
+
 func historyKey(id attachment.ID, seq uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte(id), seq)
 }

@@ -23,6 +23,9 @@ type ChannelState struct {
 	Detail string          `json:"detail,omitempty"`
 	// Since is when the first failure in a row was seen.
 	Since time.Time `json:"since,omitzero"`
+	// Weak: the server's status answers, and the hold rests on the failures of some items alone. It never grows long, and
+	// an item that was never tried may go ahead as a witness.
+	Weak bool `json:"weak,omitempty"`
 }
 
 // Held reports whether the channel must not be used at the time now.
@@ -82,7 +85,7 @@ func (c *Channel) Failure(ctx context.Context, item attachment.ID, e *Error, pro
 	case e.Class == ChannelTransient, e.Class == ChannelOperator:
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.hold(e)
+		return c.hold(e, false)
 	}
 	return Verdict{ChargeItem: e.Charge}
 }
@@ -98,14 +101,15 @@ func (c *Channel) suspicion(ctx context.Context, item attachment.ID, e *Error, p
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if found != nil {
-		return c.hold(worse(e, found))
+		return c.hold(worse(e, found), false)
 	}
 	c.several = c.several || c.suspect != "" && c.suspect != item
 	c.suspect = item
 	if c.several {
-		return c.hold(e)
+		return c.hold(e, true)
 	}
-	return Verdict{ChargeItem: true}
+	// Our own server that asks for patience, or has no room, says nothing about the item.
+	return Verdict{ChargeItem: e.Charge || e.Kind == KindForeign}
 }
 
 // worse is the probe's error, which says what is the matter with the channel, with the longer of the two waits.
@@ -119,7 +123,7 @@ func worse(e *Error, found error) *Error {
 }
 
 // hold begins or prolongs a wait.
-func (c *Channel) hold(e *Error) Verdict {
+func (c *Channel) hold(e *Error, weak bool) Verdict {
 	now := c.now()
 	if c.state.Held(now) {
 		return Verdict{HoldChannel: true}
@@ -130,13 +134,20 @@ func (c *Channel) hold(e *Error) Verdict {
 		s.Since = now
 	}
 	s.Code, s.Class, s.Detail = forChannel(e.Reason), e.Class, e.Error()
+	s.Weak = weak
 	s.Wait = c.schedule.Delay(c.steps(e), e.RetryAfter, c.rnd)
 	s.NotBefore = now.Add(s.Wait)
 	return Verdict{HoldChannel: true}
 }
 
+// weakSteps is how far a weak hold goes on the schedule: a few bad items must not keep good ones for long.
+const weakSteps = 2
+
 // steps is how far on the schedule the wait is. What only a person can mend is probed slowly from the beginning.
 func (c *Channel) steps(e *Error) int {
+	if c.state.Weak {
+		return min(c.state.Failures, weakSteps)
+	}
 	if e.Class == ChannelOperator {
 		return max(c.state.Failures, 3)
 	}

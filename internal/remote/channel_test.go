@@ -56,7 +56,7 @@ func TestChannelPlainCases(t *testing.T) {
 	}{
 		"no connection":   {noRoute(), channel},
 		"certificate":     {Fail(StepReserve, KindTLS, nil), channel},
-		"too many":        {refusal(429, wire.CodeTooMany), channel},
+		"stopping":        {refusal(503, wire.CodeShuttingDown), channel},
 		"credential":      {refusal(401, wire.CodeCredentials), channel},
 		"media type":      {refusal(415, wire.CodeMediaType), item},
 		"payload":         {Fail(StepAppend, KindChanged, nil), item},
@@ -72,6 +72,32 @@ func TestChannelPlainCases(t *testing.T) {
 		}
 		if held := b.State().Held(b.at); held != c.want.HoldChannel {
 			t.Errorf("%s: held is %v", name, held)
+		}
+	}
+}
+
+// No room, or too much at once, may concern one item alone: it waits uncharged. A second one makes it the channel's, by a
+// hold that is weak, stays short, and ends with the first success.
+func TestNoRoomNeedsTwoWitnesses(t *testing.T) {
+	for _, e := range []func() *Error{
+		func() *Error { return refusal(507, wire.CodeServerFull) }, func() *Error { return refusal(429, wire.CodeTooMany) },
+	} {
+		b := newBench()
+		if got := b.fail("a", e()); got != (Verdict{}) || b.probes != 1 {
+			t.Errorf("one item: %+v after %d probes", got, b.probes)
+		}
+		for range 9 {
+			if got := b.fail("b", e()); got != channel || !b.State().Weak {
+				t.Errorf("two items: %+v, weak %v", got, b.State().Weak)
+			}
+			if wait := b.State().Wait; wait > DefaultSchedule().Second.Max {
+				t.Errorf("a weak hold of %s", wait)
+			}
+			b.at = b.State().NotBefore
+		}
+		b.Success()
+		if b.State() != (ChannelState{}) {
+			t.Errorf("after a success: %+v", b.State())
 		}
 	}
 }
@@ -144,7 +170,7 @@ func TestProbeFails(t *testing.T) {
 	if got := b.fail("a", e); got != channel {
 		t.Fatalf("got %+v", got)
 	}
-	if s := b.State(); s.Code != attachment.HoldCredentials || s.Class != ChannelOperator || s.Wait < 20*time.Minute || s.Detail == "" {
+	if s := b.State(); s.Code != attachment.HoldCredentialUnusable || s.Class != ChannelOperator || s.Wait < 20*time.Minute || s.Detail == "" {
 		t.Errorf("state %+v", s)
 	}
 	b = newBench()

@@ -85,14 +85,17 @@ var (
 
 	notOurServer = Ruling{Class: ChannelTransient, Reason: attachment.HoldNotOurServer, Confirm: true}
 	serverBusy   = Ruling{Class: ChannelTransient, Reason: attachment.HoldServerBusy}
+	// tooMany and full may concern one item alone: how much it sends at once, how large it is.
+	tooMany      = Ruling{Class: ChannelTransient, Reason: attachment.HoldServerBusy, Confirm: true}
 	serverFails  = Ruling{Class: ItemTransient, Reason: attachment.HoldServerError, Charge: true, Confirm: true, Repeats: 1}
 	outOfStep    = Ruling{Class: ItemTransient, Reason: attachment.HoldBackoff, Charge: true, Repeats: 3}
-	lockedOut    = Ruling{Class: ItemTransient, Reason: attachment.HoldServerBusy, Charge: true, Repeats: 3}
+	lockedOut    = Ruling{Class: ItemTransient, Reason: attachment.HoldServerBusy, Repeats: 3}
 	gone         = Ruling{Class: ItemTransient, Reason: attachment.HoldServerError, Charge: true, Repeats: 1}
 	smaller      = Ruling{Class: ItemTransient, Reason: attachment.HoldBackoff, Charge: true, Shrink: true}
 	incompatible = Ruling{Class: ChannelOperator, Reason: attachment.HoldServerError}
 	badToken     = Ruling{Class: ChannelOperator, Reason: attachment.HoldCredentials}
-	full         = Ruling{Class: ChannelOperator, Reason: attachment.HoldServerFull}
+	noToken      = Ruling{Class: ChannelOperator, Reason: attachment.HoldCredentialUnusable}
+	full         = Ruling{Class: ChannelOperator, Reason: attachment.HoldServerFull, Confirm: true}
 	forbidden    = Ruling{Class: ItemPermanent, Reason: attachment.NeedsForbidden, Charge: true, Confirm: true}
 	refused      = Ruling{Class: ItemPermanent, Reason: attachment.NeedsRefused, Charge: true, Confirm: true}
 )
@@ -107,7 +110,7 @@ func attention(reason attachment.Code) Ruling {
 var rules = []rule{
 	// Found on the device.
 	{kinds: []Kind{KindCancelled}, is: Ruling{Class: Cancelled}},
-	{kinds: []Kind{KindCredential}, is: badToken},
+	{kinds: []Kind{KindCredential}, is: noToken},
 	{kinds: []Kind{KindRequest}, is: attention(attachment.NeedsRefused)},
 	{kinds: []Kind{KindUnread}, is: Ruling{Class: ItemTransient, Reason: attachment.HoldBackoff, Charge: true}},
 	{kinds: []Kind{KindMissing}, is: attention(attachment.NeedsPayloadMissing)},
@@ -155,7 +158,8 @@ var rules = []rule{
 	{steps: []Step{StepProbe, StepReserve}, codes: []wire.Code{wire.CodeNotFound}, is: serverFails},
 	{codes: []wire.Code{wire.CodeSessionGone, wire.CodeNotFound}, is: gone},
 	{codes: []wire.Code{wire.CodeTusVersion}, is: incompatible},
-	{codes: []wire.Code{wire.CodeTooMany, wire.CodeShuttingDown}, is: serverBusy},
+	{codes: []wire.Code{wire.CodeTooMany}, is: tooMany},
+	{codes: []wire.Code{wire.CodeShuttingDown}, is: serverBusy},
 	{codes: []wire.Code{wire.CodeServerFull}, is: full},
 	{codes: []wire.Code{wire.CodeInternal, wire.CodeMethod}, is: serverFails},
 	{steps: atSession, codes: []wire.Code{wire.CodeInvalid}, is: serverFails},
@@ -175,7 +179,7 @@ var rules = []rule{
 	{steps: []Step{StepAppend}, kinds: problem, from: 413, to: 413, is: smaller},
 	{kinds: problem, from: 423, to: 423, is: lockedOut},
 	{kinds: problem, from: 425, to: 425, is: serverFails},
-	{kinds: problem, from: 429, to: 429, is: serverBusy},
+	{kinds: problem, from: 429, to: 429, is: tooMany},
 	{kinds: problem, from: 460, to: 460, is: outOfStep},
 	{steps: []Step{StepOffset}, kinds: problem, from: 400, to: 499, is: serverFails},
 	{kinds: problem, from: 403, to: 403, is: forbidden},

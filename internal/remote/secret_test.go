@@ -86,7 +86,7 @@ func TestNoCredential(t *testing.T) {
 	}{{"", os.ErrNotExist}, {"not a token", nil}, {"", nil}} {
 		rig.Credential.Set(c.text, c.err, false)
 		e := failed(t, ask(t, rig.Client), remote.KindCredential)
-		if e.Class != remote.ChannelOperator || e.Reason != attachment.HoldCredentials || e.Charge {
+		if e.Class != remote.ChannelOperator || e.Reason != attachment.HoldCredentialUnusable || e.Charge {
 			t.Errorf("%q: %+v", c.text, e)
 		}
 	}

@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -84,6 +85,38 @@ func (s *Spool) Locate(id attachment.ID) (area Area, found bool, err error) {
 		}
 	}
 	return "", false, nil
+}
+
+// Fresh reports whether nothing was ever kept here: no payload, no delivered copy, no receipt, nothing in staging. A queue
+// that is missing beside a spool that is not fresh was lost.
+func (s *Spool) Fresh() (bool, error) {
+	fresh := true
+	look := func(string) error {
+		fresh = false
+		return errFound
+	}
+	for _, dir := range []string{s.areaDir(Staging), s.areaDir(Payloads), s.areaDir(Delivered), s.receiptsDir(), s.outboxDir()} {
+		if err := s.files(dir, look); err != nil && !errors.Is(err, errFound) {
+			return false, fmt.Errorf("look into the spool: %w", err)
+		}
+	}
+	return fresh, nil
+}
+
+var errFound = errors.New("found")
+
+// files visits the files in a directory and in the directories right below it; temporary ones do not count.
+func (s *Spool) files(dir string, visit func(path string) error) error {
+	return s.fs.List(dir, func(e fs.DirEntry) error {
+		path := filepath.Join(dir, e.Name())
+		switch {
+		case e.IsDir():
+			return s.files(path, visit)
+		case durable.IsTemp(e.Name()):
+			return nil
+		}
+		return visit(path)
+	})
 }
 
 // Found is what Scan sees of one ID in one area.

@@ -21,6 +21,11 @@ func (s *Spool) WriteReceipt(id attachment.ID, data []byte) error {
 	return nil
 }
 
+// ReadReceipt returns what WriteReceipt wrote; durable.IsNotExist tells that there is none.
+func (s *Spool) ReadReceipt(id attachment.ID) ([]byte, error) {
+	return s.fs.ReadFile(filepath.Join(s.receiptsDir(), string(id)), maxNote)
+}
+
 // WriteDecision makes a standing decision durable under a short fixed name, before the queue knows it.
 func (s *Spool) WriteDecision(name string, data []byte) error {
 	if err := s.fs.WriteFile(filepath.Join(s.outboxDir(), name), data, filePerm); err != nil {
@@ -45,7 +50,7 @@ func (s *Spool) Decisions(visit func(name string, data []byte) error) error {
 			if durable.IsTemp(e.Name()) {
 				return s.removeIfThere(filepath.Join(dir, e.Name()))
 			}
-			if dir == s.outboxDir() {
+			if dir == s.outboxDir() && e.Type().IsRegular() {
 				names = append(names, e.Name())
 			}
 			return nil

@@ -4,11 +4,23 @@ import (
 	"fmt"
 	"path"
 	"strings"
+
+	"github.com/fieldgw/fieldgw/internal/attachment"
 )
 
-// ownPrefix begins the names that fieldgw itself gives to a source while it releases it. They are never candidates and
-// never listed: intake knows them.
-const ownPrefix = ".fieldgw-"
+// releasePrefix begins the name that fieldgw itself gives to a source while it removes it; the attachment's ID follows.
+const releasePrefix = ".fieldgw-release-"
+
+// ours reports whether a name is such a one. It is never a candidate and never listed. Another file that only begins like
+// it is hidden, and is listed as every hidden file is.
+func ours(name string) bool {
+	id, ok := strings.CutPrefix(name, releasePrefix)
+	if !ok {
+		return false
+	}
+	_, err := attachment.ParseID(id)
+	return err == nil
+}
 
 // temporarySuffixes end the names of files that some program has not finished: browsers, curl and wget wrappers, WinSCP,
 // editors. Letters of either case match, since FAT knows no case.
@@ -40,7 +52,7 @@ func (r nameRules) check() error {
 // even where a pattern includes it.
 func (r nameRules) judge(name string) naming {
 	switch {
-	case strings.HasPrefix(name, ownPrefix), matches(r.exclude, name):
+	case ours(name), matches(r.exclude, name):
 		return nameSkipped
 	case len(r.include) > 0 && !matches(r.include, name):
 		return nameSkipped

@@ -36,7 +36,9 @@ func TestJudgeNames(t *testing.T) {
 		{all, "a.partial", nameTemporary},
 		{all, "a.jpg.filepart", nameTemporary}, // WinSCP
 		{all, "\xff.part", nameTemporary},
-		{all, ".fieldgw-release-1", nameSkipped},
+		{all, ".fieldgw-release-01a22e73-ee3a-7b06-bf96-58df924c8317", nameSkipped},
+		{all, ".fieldgw-release-1", nameTemporary},
+		{all, ".fieldgw-photo.jpg", nameTemporary},
 		{all, ".fieldgw", nameTemporary},
 		{jpegs, "a.jpg", nameTaken},
 		{jpegs, "a.pdf", nameSkipped},

@@ -140,7 +140,7 @@ func TestListedPaths(t *testing.T) {
 		must(t, os.Symlink("nowhere", h.path("dangling")))
 		write(t, h.path("a.jpg.part"), "12345")
 		write(t, h.path(".rsync-partial/b.jpg"), "x")
-		write(t, h.path(".fieldgw-release-1"), "x")
+		write(t, h.path(".fieldgw-release-01a22e73-ee3a-7b06-bf96-58df924c8317"), "x")
 		h.start()
 		pass(time.Minute)
 		h.expect()

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -23,16 +24,20 @@ import (
 const (
 	record = "inspection-2041"
 	// cutAfter bytes the link breaks: less than the smallest of the files, so that nothing can be acknowledged yet.
-	cutAfter = 300_000
+	cutAfter = 600_000
+	// Chunks are small, so that what the server confirmed before the cut shows.
+	uplink   = `chunk_size = "128KiB"`
 	patience = 30 * time.Second
 )
 
 func main() {
+	bin := flag.String("bin", "", "directory with the built programs; without it they are built")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	dir, err := os.MkdirTemp("", "fieldgw-demo-")
 	if err == nil {
-		err = errors.Join(run(ctx, dir), os.RemoveAll(dir))
+		err = errors.Join(run(ctx, dir, *bin), os.RemoveAll(dir))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "\ndemo: NOT as promised:", err)
@@ -46,11 +51,13 @@ type demo struct {
 	files []plantroom.File
 }
 
-func run(ctx context.Context, dir string) (err error) {
-	say("Building fieldgwd, fieldgwctl and fieldgw-server")
-	bin := filepath.Join(dir, "bin")
-	if err := rig.Build(ctx, bin); err != nil {
-		return err
+func run(ctx context.Context, dir, bin string) (err error) {
+	if bin == "" {
+		say("Building fieldgwd, fieldgwctl and fieldgw-server")
+		bin = filepath.Join(dir, "bin")
+		if err := rig.Build(ctx, bin); err != nil {
+			return err
+		}
 	}
 	say("Making three photographs and a signed PDF")
 	files, err := plantroom.Generate(filepath.Join(dir, "source"), uint64(time.Now().UnixNano()))
@@ -61,12 +68,12 @@ func run(ctx context.Context, dir string) (err error) {
 		fmt.Printf("  %s  %9d bytes  %s\n", f.SHA256, f.Length, f.Name)
 	}
 	say("Starting the server, a link that can be cut, and the daemon behind it")
-	r, err := rig.New(ctx, rig.Options{Dir: dir, Bin: bin})
+	r, err := rig.New(ctx, rig.Options{Dir: dir, Bin: bin, Uplink: uplink})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	fmt.Println("  (for this demonstration the retry schedule is 1 to 2 seconds instead of minutes)")
+	fmt.Println("  (for this demonstration the retry schedule is 1 to 2 seconds instead of minutes, and chunks are 128 KiB)")
 	if err := r.StartDaemon(ctx); err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func (r *Rig) start(ctx context.Context, name string, args ...string) (*Process,
 	defer log.Close()
 	p := &Process{name: name, cmd: exec.Command(filepath.Join(r.Bin, name), args...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+notify)
+	p.cmd.Env = append(append(os.Environ(), "NOTIFY_SOCKET="+notify), r.Env[name]...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
 		return nil, err

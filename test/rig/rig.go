@@ -35,6 +35,12 @@ type Options struct {
 	Retry string
 	// Adopt is "move" or "copy"; empty means move.
 	Adopt string
+	// Settle is the settle time; empty means 300ms.
+	Settle string
+	// Uplink is added to the daemon's [uplink] table.
+	Uplink string
+	// Env is added to the environment of a program by its name, from its next start on.
+	Env map[string][]string
 }
 
 // Rig is a server, a link and a device.
@@ -49,13 +55,16 @@ type Rig struct {
 }
 
 // New makes the directories, the link and the daemon's configuration, and starts the server once, so that certificate
-// and token exist.
+// and token exist. When only that start failed, the rig is returned with the error, and StartServer may be tried again.
 func New(ctx context.Context, o Options) (*Rig, error) {
 	if o.Retry == "" {
 		o.Retry = "1s-2s"
 	}
 	if o.Adopt == "" {
 		o.Adopt = "move"
+	}
+	if o.Settle == "" {
+		o.Settle = "300ms"
 	}
 	r := &Rig{Options: o}
 	for _, d := range []string{r.Capture(), r.Path("log")} {
@@ -101,18 +110,22 @@ func (r *Rig) Capture() string { return r.Path("device", "capture") }
 // Spool is the account's directory on the device.
 func (r *Rig) Spool() string { return r.Path("device", "state", "accounts", "default") }
 
+// Socket is the daemon's control socket.
+func (r *Rig) Socket() string { return r.Path("device", "run", "control.sock") }
+
 // WriteConfig writes the daemon's configuration; extra is added to that of the options.
 func (r *Rig) WriteConfig(extra string) error {
 	text := fmt.Sprintf(`version = 1
-state_dir = %q
+state_dir = %[1]q
 [watch.camera]
-path = %q
-settle = "300ms"
-adopt = %q
+path = %[2]q
+settle = %[11]q
+adopt = %[3]q
 [uplink]
-endpoint = "https://%s"
-credential = %q
-ca_file = %q
+endpoint = "https://%[4]s"
+credential = %[5]q
+ca_file = %[6]q
+%[12]s
 [uplink.retry]
 first = %[7]q
 second = %[7]q
@@ -124,7 +137,8 @@ group = ""
 %[9]s
 %[10]s
 `, r.Path("device", "state"), r.Capture(), r.Adopt, r.Link.Addr(), r.Path("server", "device.token"),
-		r.Path("server", "tls", "cert.pem"), r.Retry, r.Path("device", "run", "control.sock"), r.Config, extra)
+		r.Path("server", "tls", "cert.pem"), r.Retry, r.Socket(), r.Config, extra,
+		r.Settle, r.Uplink)
 	return os.WriteFile(r.Path("device", "fieldgw.toml"), []byte(text), 0o600)
 }
 
@@ -149,8 +163,14 @@ func (r *Rig) KillServer() error { return r.server.Kill() }
 // StopDaemon ends fieldgwd in order (SIGTERM).
 func (r *Rig) StopDaemon() error { return r.daemon.Stop() }
 
-// Daemon is the running fieldgwd.
+// StopServer ends fieldgw-server in order (SIGTERM).
+func (r *Rig) StopServer() error { return r.server.Stop() }
+
+// Daemon is the fieldgwd that was started last; nil when it did not start.
 func (r *Rig) Daemon() *Process { return r.daemon }
+
+// Server is the fieldgw-server that was started last; nil when it did not start.
+func (r *Rig) Server() *Process { return r.server }
 
 // Close ends everything. The directory stays.
 func (r *Rig) Close() error {
@@ -167,7 +187,7 @@ func (r *Rig) Close() error {
 // Ctl runs fieldgwctl and returns what it printed and its exit code. An error means that it could not be run.
 func (r *Rig) Ctl(ctx context.Context, args ...string) (stdout, stderr string, code int, err error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(r.Bin, "fieldgwctl"), args...)
-	cmd.Env = append(os.Environ(), "FIELDGW_SOCKET="+r.Path("device", "run", "control.sock"), "NO_COLOR=1", "TZ=UTC")
+	cmd.Env = append(os.Environ(), "FIELDGW_SOCKET="+r.Socket(), "NO_COLOR=1", "TZ=UTC")
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	err = cmd.Run()

@@ -48,7 +48,7 @@ func New(socket string) *Client {
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			conn, err := dialer.DialContext(ctx, "unix", socket)
 			if err != nil {
-				return nil, dialError(err)
+				return nil, dialError(socket, err)
 			}
 			return conn, nil
 		},

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -140,7 +141,7 @@ func TestAct(t *testing.T) {
 }
 
 // Nobody at the socket is ErrNotRunning, whether the file is missing or left by a dead process; a refusal by the kernel is
-// ErrNotPermitted.
+// ErrNotPermitted, and something that is no socket is ErrNotSocket.
 func TestConnectErrors(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "s")
 	dead := filepath.Join(t.TempDir(), "s")
@@ -157,12 +158,22 @@ func TestConnectErrors(t *testing.T) {
 			t.Errorf("%s: %v", socket, err)
 		}
 	}
+	plain := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(plain, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, what := range map[string]string{plain: "is a file, not a socket", filepath.Dir(plain): "is a directory, not a socket"} {
+		_, err := dial(t, path).Status(t.Context())
+		if !errors.Is(err, client.ErrNotSocket) || errors.Is(err, client.ErrNotRunning) || !strings.Contains(err.Error(), path+" "+what) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
 	for _, errno := range []syscall.Errno{unix.EACCES, unix.EPERM} {
-		if err := client.DialError(&net.OpError{Op: "dial", Err: errno}); !errors.Is(err, client.ErrNotPermitted) || !errors.Is(err, errno) {
+		if err := client.DialError(missing, &net.OpError{Op: "dial", Err: errno}); !errors.Is(err, client.ErrNotPermitted) || !errors.Is(err, errno) {
 			t.Errorf("%v: %v", errno, err)
 		}
 	}
-	if err := client.DialError(unix.ENFILE); errors.Is(err, client.ErrNotPermitted) || errors.Is(err, client.ErrNotRunning) {
+	if err := client.DialError(missing, unix.ENFILE); errors.Is(err, client.ErrNotPermitted) || errors.Is(err, client.ErrNotRunning) {
 		t.Errorf("another error: %v", err)
 	}
 }

@@ -41,6 +41,7 @@ type Backend struct {
 	fail        error
 	callers     []server.Caller
 	submissions map[string]control.SubmissionResult
+	broken      []control.Finding
 	subscribers map[*subscriber]bool
 	// subscriptions counts all that were ever made.
 	subscriptions int

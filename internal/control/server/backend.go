@@ -50,6 +50,10 @@ type Backend interface {
 	// with other files it is control.CodeSubmissionReused. ctx ends when the caller is gone or the daemon must stop.
 	Submit(ctx context.Context, by Caller, sub control.Submission, next func() (io.Reader, error)) (control.SubmissionResult, error)
 
+	// Check holds queue and spool against each other and, when asked to, repairs what can be repaired without losing
+	// anything; the report is what is broken after that.
+	Check(ctx context.Context, by Caller, c control.CheckRequest) (control.CheckReport, error)
+
 	// Subscribe returns the transitions from now on. The server receives them without delay, however slow its client is.
 	// The channel is closed when ctx ends; closing it earlier tells the client that it missed something.
 	Subscribe(ctx context.Context) <-chan control.Transition

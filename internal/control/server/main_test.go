@@ -52,6 +52,10 @@ func (b *stub) List(_ context.Context, q control.ListQuery) (control.Page[contro
 	return b.list(q)
 }
 
+func (b *stub) Check(context.Context, Caller, control.CheckRequest) (control.CheckReport, error) {
+	return control.CheckReport{}, nil
+}
+
 func (b *stub) Get(_ context.Context, id attachment.ID) (d control.ItemDetail, err error) {
 	for _, known := range b.ids {
 		if known == id {

@@ -130,6 +130,7 @@ func (s *Server) routes() http.Handler {
 	route("POST /v1/channel/resume", s.actOnChannel(s.backend.ResumeChannel))
 	route("POST /v1/submissions", s.submit)
 	route("GET /v1/events", s.events)
+	route("POST /v1/check", s.check)
 	route("/", func(_ http.ResponseWriter, r *http.Request) error {
 		return control.Refuse(control.CodeNoSuchRoute, fmt.Sprintf("%s %.100q", r.Method, r.URL.Path))
 	})

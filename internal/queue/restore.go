@@ -1,0 +1,185 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/receipt"
+	"github.com/fieldgw/fieldgw/internal/store"
+)
+
+// Suspect reports whether the store found damaged values when it was opened, so that looking for them is worth the time.
+func (q *Queue) Suspect() bool { return q.store.Stats().BadValues > 0 }
+
+// Damaged returns attachments whose stored manifest is damaged, at most limit of them, starting after an ID.
+func (q *Queue) Damaged(after attachment.ID, limit int) (ids []attachment.ID, err error) {
+	err = q.store.View(func(tx *store.Tx) error {
+		ids = nil
+		return tx.Bucket(bManifests).Scan(nil, idKey(after), func(key, _ []byte, bad error) error {
+			if bad == nil || attachment.ID(key) == after {
+				return nil
+			}
+			if ids = append(ids, attachment.ID(key)); len(ids) == limit {
+				return store.ErrStop
+			}
+			return nil
+		})
+	})
+	return ids, err
+}
+
+// Restore makes a damaged record again from the manifest that travels with the payload. State and order come from the
+// journal, the receipt from its own bucket or from r, which may be nil. The session is not restored: the next reserve
+// finds it. Errors wrap ErrNotFound when the journal knows nothing of the attachment either.
+func (q *Queue) Restore(ctx context.Context, t *attachment.Travelling, r *receipt.Receipt) error {
+	return q.store.Update(ctx, func(tx *store.Tx) error {
+		id := t.Manifest.ID
+		first, last, err := ends(tx, id)
+		if err != nil {
+			return err
+		}
+		if kept, found, err := store.GetJSON[receipt.Receipt](tx.Bucket(bReceipts), idKey(id)); found && err == nil {
+			r = &kept
+		}
+		m := t.Manifest.Clone()
+		if m.Seq, err = orderOf(tx, id, first.Seq); err != nil {
+			return err
+		}
+		m.State = last.To
+		m.Delivery = attachment.Delivery{ProposedMediaID: string(id)}
+		m.Prepared = m.State != attachment.Captured
+		settleFacts(m, last, r)
+		if err := unindex(tx, m); err != nil {
+			return err
+		}
+		if err := putSegments(tx, id, t.Segments); err != nil {
+			return err
+		}
+		// write compares with no old manifest, since there is none to compare with: unindex has cleared what it left.
+		if m, err = q.write(tx, nil, m, Change{Event: attachment.EventRestored}); err != nil {
+			return err
+		}
+		if m.State == attachment.Uploading {
+			if _, err := q.apply(tx, id, Change{Event: attachment.EventInterrupted}); err != nil {
+				return err
+			}
+		}
+		return recountAll(tx, parentKey(m))
+	})
+}
+
+// ends returns the first and the last readable journal row of an attachment.
+func ends(tx *store.Tx, id attachment.ID) (first, last Row, err error) {
+	err = tx.Bucket(bHistory).Scan(idKey(id), nil, func(key, _ []byte, _ error) error {
+		row, found, err := store.GetJSON[Row](tx.Bucket(bJournal), seqKey(seqOf(key)))
+		if isBadValue(err) || err == nil && !found {
+			return nil
+		}
+		if first.Seq == 0 {
+			first = row
+			first.Seq = seqOf(key)
+		}
+		last = row
+		return err
+	})
+	if err == nil && last.Seq == 0 {
+		err = fmt.Errorf("restore %s: %w", id, ErrNotFound)
+	}
+	return first, last, err
+}
+
+// orderOf returns the adoption's number: that of the first journal row, unless that row is damaged and the index says
+// another.
+func orderOf(tx *store.Tx, id attachment.ID, first uint64) (seq uint64, err error) {
+	if found, err := idAt(tx, first); err == nil && found == id {
+		return first, nil
+	}
+	seq = first
+	err = tx.Bucket(bOrder).Scan(nil, nil, func(key, value []byte, _ error) error {
+		if attachment.ID(value) == id {
+			seq = seqOf(key)
+			return store.ErrStop
+		}
+		return nil
+	})
+	return seq, err
+}
+
+// settleFacts fills in what the state demands.
+func settleFacts(m *attachment.Manifest, last Row, r *receipt.Receipt) {
+	switch m.State {
+	case attachment.Uploaded:
+		m.Delivery.Verified = true
+	case attachment.Attention, attachment.Review:
+		m.Problem = &attachment.Problem{Code: last.Reason, Since: last.At, Detail: last.Detail}
+	case attachment.Reconciled, attachment.Released:
+		if r != nil {
+			m.Delivery.Verified, m.Delivery.Grade = true, string(r.Grade)
+			m.Delivery.RegisteredAt, m.Delivery.MediaID = r.RegisteredAt.UTC(), r.MediaID
+			return
+		}
+		if m.State == attachment.Reconciled {
+			// Delivered by the journal, and the receipt is gone: it says so, and its grade is what the journal proves.
+			m.Delivery.Verified, m.Delivery.Grade, m.Delivery.RegisteredAt = true, string(receipt.Registered), maxTime(last.At)
+		}
+	}
+}
+
+func maxTime(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Unix(0, 0).UTC()
+	}
+	return t
+}
+
+// unindex removes what the indexes hold for an attachment whose old manifest cannot be read.
+func unindex(tx *store.Tx, m *attachment.Manifest) error {
+	for _, c := range attachment.Conditions() {
+		if err := tx.Bucket(bConditions).Delete(groupKey(string(c), m.Seq)); err != nil {
+			return err
+		}
+	}
+	if err := tx.Bucket(bReleases).Delete(idKey(m.ID)); err != nil {
+		return err
+	}
+	var stale [][]byte
+	err := tx.Bucket(bDue).Scan(nil, nil, func(key, _ []byte, _ error) error {
+		if seqOf(key) == m.Seq {
+			stale = append(stale, append([]byte(nil), key...))
+		}
+		return nil
+	})
+	for _, key := range stale {
+		if derr := tx.Bucket(bDue).Delete(key); derr != nil {
+			return derr
+		}
+	}
+	return err
+}
+
+// recountAll computes every condition's counter and one parent's anew from the indexes.
+func recountAll(tx *store.Tx, parent string) error {
+	if err := recountConditions(tx); err != nil {
+		return err
+	}
+	p, err := recountParent(tx, parent)
+	if err != nil {
+		return err
+	}
+	return store.PutJSON(tx.Bucket(bParents), []byte(parent), p)
+}
+
+func recountConditions(tx *store.Tx) error {
+	for _, c := range attachment.Conditions() {
+		n, err := recountCondition(tx, c)
+		if err != nil {
+			return err
+		}
+		if err := store.PutJSON(tx.Bucket(bCounters), []byte(c), n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
