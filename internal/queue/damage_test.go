@@ -52,6 +52,7 @@ func TestOneDamagedValueIsThatItemsDamage(t *testing.T) {
 				ids = append(ids, f.adopt("insp-7", name, func(m *attachment.Manifest) {
 					m.Custody = attachment.CustodyCopy
 					m.Source = attachment.Source{Watch: "cam", RelPath: attachment.NameOf(name)}
+					m.Source.Identity.Size = m.Length
 				}))
 			}
 			f.claim()

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/fieldgw/fieldgw/internal/durable"
 )
 
 // The kinds of findings.
@@ -95,12 +97,15 @@ func (s *Store) Check(ctx context.Context) ([]Finding, error) {
 
 // checkPages walks the state that tx sees. done is false when the writer overtook it before it began.
 func (s *Store) checkPages(ctx context.Context, tx *Tx) (findings []Finding, done bool, err error) {
-	f, err := s.opts.FS.OpenRead(s.path)
+	f, moved, err := s.openForCheck(tx.gen)
 	if err != nil {
 		return nil, false, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	info, err := sameFile(f, s.file)
+	if moved {
+		return nil, false, nil
+	}
+	info, err := sameFile(f, tx.gen.file)
 	if errors.Is(err, errReplaced) {
 		return []Finding{{Kind: KindStructure, Detail: err.Error()}}, true, nil
 	}
@@ -126,6 +131,16 @@ func (s *Store) checkPages(ctx context.Context, tx *Tx) (findings []Finding, don
 	}
 	found, done, err := s.walk(ctx, f, newest)
 	return append(findings, found...), done, err
+}
+
+// openForCheck opens the file under the store's path. moved says that it is not that of g, because a compaction replaced g.
+func (s *Store) openForCheck(g *generation) (f *durable.File, moved bool, err error) {
+	s.moving.Lock()
+	defer s.moving.Unlock()
+	f, err = s.opts.FS.OpenRead(s.path)
+	now := s.enter()
+	s.leave(now)
+	return f, now != g, err
 }
 
 func (s *Store) walk(ctx context.Context, r io.ReaderAt, m metaPage) (findings []Finding, done bool, err error) {

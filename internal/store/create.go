@@ -44,12 +44,10 @@ const newMark = ".fieldgw-tmp-new-"
 // create makes a new, empty store: under a temporary name, complete, closed and synced, and only then published. A crash
 // leaves at most a temporary, which the next Open removes. That somebody else published one meanwhile is fine.
 func create(path string, schema Schema, fsys *durable.FS) (err error) {
-	var random [8]byte
-	if _, err := rand.Read(random[:]); err != nil {
+	temp, err := tempName(path)
+	if err != nil {
 		return err
 	}
-	dir, base := filepath.Split(path)
-	temp := filepath.Join(dir, "."+base+newMark+hex.EncodeToString(random[:]))
 	defer func() {
 		if err != nil {
 			if rerr := fsys.Remove(temp); !durable.IsNotExist(rerr) {
@@ -75,6 +73,16 @@ func create(path string, schema Schema, fsys *durable.FS) (err error) {
 		return err
 	}
 	return fsys.SyncDir(filepath.Dir(path))
+}
+
+// tempName makes a name for a file under construction beside path.
+func tempName(path string) (string, error) {
+	var random [8]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return "", err
+	}
+	dir, base := filepath.Split(path)
+	return filepath.Join(dir, "."+base+newMark+hex.EncodeToString(random[:])), nil
 }
 
 func touch(fsys *durable.FS, path string) error {
@@ -140,7 +148,7 @@ func noSpace(err error) error {
 	return err
 }
 
-// clearLeftovers removes what a crash during create left beside path.
+// clearLeftovers removes what a crash during create or compact left beside path. The caller holds the lock of path.
 func clearLeftovers(path string, fsys *durable.FS, logger *slog.Logger) error {
 	dir, base := filepath.Dir(path), filepath.Base(path)
 	var left []string

@@ -19,6 +19,9 @@
 // as a wrong count, which no checksum of a value could show. A key that was hit shows as a damaged value under the wrong
 // key, and the right one is absent: who finds a damaged value looks for what is missing, too.
 //
+// The file is longer than its pages, and sparse there. Blocks for Options.Reserve bytes (4 MiB) after the last page are
+// reserved at Open and as the file grows, so that a disk which others have filled still takes commits.
+//
 // A new file is filled under a hidden name beside it, closed, synced and then published by a rename that replaces nothing.
 // An existing file is locked, verified, and only then given to bbolt: an empty one, which bbolt would take for new, never
 // gets there.
@@ -29,10 +32,19 @@
 // block is then an error (ErrDamaged) and not the end of the process. bbolt's locks may stay held after such a panic, so
 // from then on its database is abandoned and nothing waits for it.
 //
+// When free pages make up more than Options.CompactPercent (25 %) of the file and more than Options.CompactBytes (16 MiB),
+// the writer replaces the file, between two transactions, by a copy without them: written under a hidden name, synced, read
+// back and compared, locked, given its reserve, renamed over the old one. A crash leaves one of the two, whole. Views keep
+// the file that they began with; while one still holds the file before, no other is made, so that there are never more than
+// two. A copy that fails is logged once, and tried again when the free share has grown by ten points or an hour has
+// passed; a rename that may not be durable fails the store. Of 100,000 values of 1 KiB 90 % were deleted: the file went
+// from 212 to 19 MB in 0.25 s, and a small commit, which writes the whole list of free pages, from 389 to 25 kB.
+//
 // Verification at Open reads everything once. For 100,000 values of 1 KiB (a file of 220 MB) in the page cache it took
 // 90 ms, and 18 ms more with the checksums of all values, which are therefore included; the damaged ones are counted in
 // Stats.BadValues and logged, and Get and Scan name each.
 //
 // Read store.go first, then tx.go and bucket.go (what callers use), writer.go (how commits happen), open.go with
-// inspect.go, pages.go and walk.go (what is verified), and guard.go (panics and faults).
+// inspect.go, pages.go and walk.go (what is verified), compact.go with copy.go and generation.go (how the file is
+// replaced), reserve.go, and guard.go (panics and faults).
 package store

@@ -24,8 +24,12 @@ var (
 	// ErrNoSpace is returned by Update when the volume, the quota or the permitted file size is exhausted. The
 	// transaction was rolled back and the store goes on: deletions still work, and so does everything once there is room.
 	ErrNoSpace = errors.New("no space left for the store")
+	// ErrFull is returned by Update, as one kind of ErrNoSpace, when the file would exceed Options.MaxSize: room on the
+	// volume does not help, deletions do.
+	ErrFull = errors.New("the store has reached its permitted size")
 	// ErrUnknownOutcome is returned by an Update whose commit broke in a way that leaves open whether it will be there
-	// after a restart, and by every later call: the store has failed closed and the process must end.
+	// after a restart, and by every later call: the store has failed closed and the process must end. A compaction whose
+	// rename is not known to be durable has the same effect, except that no Update is concerned.
 	ErrUnknownOutcome = errors.New("outcome of a commit is unknown")
 	// ErrAborted is returned by an Update whose function ended its goroutine (runtime.Goexit, as t.FailNow does), and by
 	// every later call. Nothing of that transaction was committed.

@@ -22,7 +22,7 @@ import (
 // map stays that of the real file.
 func swap(t *testing.T, s *Store, path string, flag int) (restore func()) {
 	t.Helper()
-	fd := int(s.file.Fd())
+	fd := int(s.gen.file.Fd())
 	saved, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestNoSpace(t *testing.T) {
 	}
 	release()
 	for _, r := range results {
-		if err := <-r; !errors.Is(err, ErrNoSpace) || !errors.Is(err, unix.ENOSPC) {
+		if err := <-r; !errors.Is(err, ErrNoSpace) || !errors.Is(err, unix.ENOSPC) || errors.Is(err, ErrFull) {
 			t.Errorf("full disk: %v", err)
 		}
 	}
@@ -100,7 +100,7 @@ func TestMaxSize(t *testing.T) {
 		err = putOne(t, s, strconv.Itoa(stored), value)
 	}
 	stored--
-	if !errors.Is(err, ErrNoSpace) || stored < 10 || stored > 40 {
+	if !errors.Is(err, ErrNoSpace) || !errors.Is(err, ErrFull) || stored < 10 || stored > 40 {
 		t.Fatalf("%d values of 30 kB, then %v", stored, err)
 	}
 	if n := strings.Count(dump(t, s, "a", nil, nil), "="); n != stored {

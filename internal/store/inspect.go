@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -100,19 +101,33 @@ func inspect(path string, locked *os.File, schema Schema, fsys *durable.FS) (c *
 		return nil, err
 	}
 	c = newContents()
-	c.page, c.badMeta, err = readMeta(f, info.Size())
-	if err != nil {
+	if err := c.read(f, info.Size(), nil, nil); err != nil {
 		return nil, damaged(err)
 	}
-	w := newWalker(f, c.page, func(bucket string, key, stored []byte) { c.visit(bucket, key, stored) })
+	return c, c.judge(schema)
+}
+
+// read goes through all pages of a file of size bytes. each, unless nil, gets every entry of every bucket, in order, and
+// stop is asked now and then whether to go on. An error is that of stop, of a read, or what is wrong with the structure.
+func (c *contents) read(r io.ReaderAt, size int64, each func(bucket string, key, stored []byte), stop func() error) (err error) {
+	if c.page, c.badMeta, err = readMeta(r, size); err != nil {
+		return err
+	}
+	w := newWalker(r, c.page, func(bucket string, key, stored []byte) {
+		c.visit(bucket, key, stored)
+		if each != nil {
+			each(bucket, key, stored)
+		}
+	})
+	w.stop = stop
 	if err := w.walk(); err != nil {
-		return nil, damaged(err)
+		return err
 	}
 	if len(w.damage) > 0 {
-		return nil, damagedf("%s (the first of %d findings)", w.damage[0], len(w.damage))
+		return fmt.Errorf("%w: %s (the first of %d findings)", errStructure, w.damage[0], len(w.damage))
 	}
 	c.buckets, c.leaked = w.buckets, w.leaked
-	return c, c.judge(schema)
+	return nil
 }
 
 // errReplaced is returned when the path leads to another file than the one that is open.
@@ -166,6 +181,14 @@ func (c *contents) judge(schema Schema) error {
 				return damagedf("bucket %s is missing", name)
 			}
 		}
+	}
+	return nil
+}
+
+// sound tells what is wrong with the internal buckets, in a file that was open and sound before.
+func (c *contents) sound() error {
+	if problems := append(c.unreadable, c.counted()...); len(problems) > 0 {
+		return fmt.Errorf("%w: %s", errStructure, problems[0])
 	}
 	return nil
 }

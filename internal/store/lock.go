@@ -36,19 +36,46 @@ func openForLock(path string) (*os.File, error) {
 
 // openLocked opens an existing store file and locks it (flock(2)), waiting up to timeout. This is the descriptor that bbolt
 // gets: its own flock on it succeeds at once, and until then nobody else can write the file.
+//
+// A compaction by the holder puts another file under the name: then the lock that was waited for is that of a file which is
+// gone, and the one to wait for is the new file's.
 func openLocked(path string, timeout time.Duration) (*os.File, error) {
-	f, err := openForLock(path)
-	if err != nil {
-		return nil, err
+	began := time.Now()
+	for {
+		f, err := openForLock(path)
+		if err != nil {
+			return nil, err
+		}
+		if err := lockWithin(f, began, timeout); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		same, err := leadsTo(path, f)
+		if err == nil && same {
+			return f, nil
+		}
+		if err := errors.Join(err, f.Close()); err != nil {
+			return nil, err
+		}
 	}
-	if err := lockWithin(f, timeout); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
 }
 
-func lockWithin(f *os.File, timeout time.Duration) error {
-	began := time.Now()
+// leadsTo reports whether path is that of an open file.
+func leadsTo(path string, f *os.File) (bool, error) {
+	named, err := os.Lstat(path)
+	if durable.IsNotExist(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	open, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	return os.SameFile(named, open), nil
+}
+
+func lockWithin(f *os.File, began time.Time, timeout time.Duration) error {
 	for {
 		err := flock(f)
 		if !errors.Is(err, unix.EWOULDBLOCK) {

@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
@@ -11,19 +10,13 @@ import (
 	"strings"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/fieldgw/fieldgw/internal/durable"
 	"github.com/fieldgw/fieldgw/internal/logging"
 )
 
 const (
 	defaultLockTimeout = 5 * time.Second
-	// initialMap is mapped at once, so that the file can grow that far without waiting for every View to end; addresses
-	// are all that it costs.
-	initialMap   = 64 << 20
-	initialMap32 = 16 << 20
-	maxSize32    = 512 << 20
+	maxSize32          = 512 << 20
 )
 
 // Open opens the store at path, or makes an empty one where nothing is, and migrates it to the schema's version. Only one
@@ -37,9 +30,6 @@ func Open(path string, schema Schema, opts Options) (*Store, error) {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	opts = opts.withDefaults()
-	if err := clearLeftovers(path, opts.FS, opts.Logger); err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
-	}
 	exists, err := opts.FS.Exists(path)
 	if err == nil && !exists {
 		err = create(path, schema, opts.FS)
@@ -51,7 +41,13 @@ func Open(path string, schema Schema, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, found, err := open(path, f, schema, opts)
+	// Not before the file is locked: they may be those of the one who has it.
+	err = clearLeftovers(path, opts.FS, opts.Logger)
+	var s *Store
+	var found *contents
+	if err == nil {
+		s, found, err = open(path, f, schema, opts)
+	}
 	if err != nil {
 		// bbolt may have closed the file, or have panicked and left it open.
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), release(f))
@@ -71,6 +67,18 @@ func (o Options) withDefaults() Options {
 	}
 	if o.LockTimeout <= 0 {
 		o.LockTimeout = defaultLockTimeout
+	}
+	if o.MaxSize <= 0 && strconv.IntSize == 32 {
+		o.MaxSize = maxSize32
+	}
+	if o.CompactBytes <= 0 {
+		o.CompactBytes = defaultCompactBytes
+	}
+	if o.CompactPercent <= 0 {
+		o.CompactPercent = defaultCompactPercent
+	}
+	if o.Reserve == 0 {
+		o.Reserve = defaultReserve
 	}
 	return o
 }
@@ -99,33 +107,19 @@ func open(path string, f *os.File, schema Schema, opts Options) (*Store, *conten
 	if err != nil {
 		return nil, nil, err
 	}
+	gen, err := newGeneration(f, found.page, opts)
+	if err != nil {
+		return nil, nil, err
+	}
 	s := &Store{
 		path: path, opts: opts, sealers: map[string]sealer{},
 		epoch: found.meta[keyEpoch], created: found.created,
-		file: f, pageSize: int(found.page.pageSize), badValues: found.badValues,
+		gen: gen, badValues: found.badValues,
 		queue: make(chan *request, maxBatch), closing: make(chan struct{}), writerDone: make(chan struct{}),
 		failed: make(chan struct{}), abandoned: make(chan struct{}),
 	}
 	for _, name := range schema.Buckets {
 		s.sealers[name] = newSealer(name)
-	}
-	settings := &bolt.Options{
-		Timeout:         opts.LockTimeout,
-		InitialMmapSize: initialMap,
-		MaxSize:         int(min(opts.MaxSize, int64(maxInt))),
-		OpenFile:        func(string, int, fs.FileMode) (*os.File, error) { return f, nil },
-	}
-	if strconv.IntSize == 32 {
-		settings.InitialMmapSize = initialMap32
-		if settings.MaxSize <= 0 {
-			settings.MaxSize = maxSize32
-		}
-	}
-	if err := isolated(func() (err error) {
-		s.db, err = bolt.Open(path, filePerm, settings)
-		return err
-	}); err != nil {
-		return nil, nil, err
 	}
 	if found.badMeta {
 		opts.Logger.Warn("one of the two meta pages is damaged; the last transaction may be missing", logging.KeyPath, path)
@@ -136,8 +130,7 @@ func open(path string, f *os.File, schema Schema, opts Options) (*Store, *conten
 	if found.badValues > 0 {
 		opts.Logger.Warn("stored values are damaged", logging.KeyPath, path, logging.KeyCount, found.badValues, logging.KeyErr, found.firstBad)
 	}
+	s.secure(gen)
 	go s.write()
 	return s, found, nil
 }
-
-const maxInt = int(^uint(0) >> 1)

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 
 	"github.com/fieldgw/fieldgw/internal/durable"
@@ -33,9 +32,16 @@ type Schema struct {
 type Options struct {
 	FS          *durable.FS   // nil means durable.OS()
 	LockTimeout time.Duration // how long to wait for another holder of the file; 0 means 5 s
-	// MaxSize is how large the file may become, in bytes; a commit that needs more fails with ErrNoSpace. 0 means no limit
+	// MaxSize is how large the file may become, in bytes; a commit that needs more fails with ErrFull. 0 means no limit
 	// where addresses have 64 bits, and 512 MiB where they have 32: the file is mapped in one piece.
 	MaxSize int64
+	// CompactBytes and CompactPercent are what the free pages of the file must both exceed, in bytes and as a share of all
+	// its pages, for the file to be replaced by a copy without them after a commit. 0 means 16 MiB and 25 %.
+	CompactBytes   int64
+	CompactPercent int
+	// Reserve is how many bytes beyond the pages in use the volume keeps for the file, so that a disk that others have
+	// filled still takes commits. 0 means 4 MiB, below 0 nothing.
+	Reserve int64
 	Logger  *slog.Logger // nil means silence
 }
 
@@ -47,10 +53,6 @@ type Store struct {
 	epoch   string
 	created time.Time
 
-	file     *os.File // bbolt's own descriptor, which carries the lock
-	db       *bolt.DB
-	pageSize int
-
 	badValues int
 
 	queue      chan *request
@@ -59,10 +61,19 @@ type Store struct {
 	closeOnce  sync.Once
 	closeErr   error
 
-	mu        sync.Mutex
-	err       error         // why the store failed
-	failed    chan struct{} // closed with err set
-	abandoned chan struct{} // closed when, in addition, bbolt's locks may be held for ever
+	// moving is held while the path may lead to a file that is not yet, or no longer, the one in use.
+	moving   sync.Mutex
+	upkeep   upkeep        // by the writer goroutine
+	replaced chan struct{} // closed when the file before this one is closed; nil if there was none
+
+	mu             sync.Mutex
+	gen            *generation   // the file in use; changed by the writer goroutine, which reads it without the lock
+	err            error         // why the store failed
+	failed         chan struct{} // closed with err set
+	abandoned      chan struct{} // closed when, in addition, bbolt's locks may be held for ever
+	noReserve      bool          // the file system cannot reserve blocks
+	compactions    uint64
+	lastCompaction time.Time
 
 	commits, requests atomic.Uint64
 }
@@ -76,6 +87,13 @@ type Stats struct {
 	Requests  uint64 // Updates that those commits answered
 	BadValues int    // values whose checksum was wrong at Open
 	CreatedAt time.Time
+
+	Compactions    uint64    // since Open
+	LastCompaction time.Time // its end, in UTC; zero if there was none since Open
+	// Reserved is how many bytes beyond the pages in use have blocks of their own, less than Options.Reserve while the
+	// volume is too full. NoReserve says that its file system cannot do that (fallocate(2), EOPNOTSUPP).
+	Reserved  int64
+	NoReserve bool
 }
 
 // Epoch is a random text made when the file was created: two files, or one and its rebuilt successor, never share it.
@@ -99,10 +117,16 @@ func (s *Store) Err() error {
 // Stats reads the figures; after Close only the counters are left.
 func (s *Store) Stats() Stats {
 	stats := Stats{CreatedAt: s.created, BadValues: s.badValues, Commits: s.commits.Load(), Requests: s.requests.Load()}
-	if info, err := s.file.Stat(); err == nil {
-		bolted := s.db.Stats()
-		stats.FileBytes, stats.PageSize, stats.FreePages = info.Size(), s.pageSize, bolted.FreePageN+bolted.PendingPageN
+	g := s.enter()
+	defer s.leave(g)
+	if info, err := g.file.Stat(); err == nil {
+		bolted := g.db.Stats()
+		stats.FileBytes, stats.PageSize, stats.FreePages = info.Size(), g.pageSize, bolted.FreePageN+bolted.PendingPageN
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stats.Compactions, stats.LastCompaction = s.compactions, s.lastCompaction
+	stats.Reserved, stats.NoReserve = max(0, g.reserved-g.used), s.noReserve
 	return stats
 }
 
@@ -171,7 +195,10 @@ func (s *Store) Close() error {
 func (s *Store) shut() error {
 	select {
 	case <-s.writerDone:
-		err := s.unstuck(s.db.Close)
+		err := s.unstuck(s.gen.db.Close)
+		if s.replaced != nil {
+			<-s.replaced
+		}
 		if !s.isAbandoned() {
 			return err
 		}
@@ -184,7 +211,7 @@ func (s *Store) shut() error {
 			return errStuck
 		}
 	}
-	return release(s.file)
+	return release(s.gen.file)
 }
 
 func (s *Store) isAbandoned() bool {

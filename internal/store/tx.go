@@ -15,6 +15,7 @@ import (
 // when the function returns.
 type Tx struct {
 	raw      *bolt.Tx
+	gen      *generation // of a View
 	allowed  map[string]sealer
 	buckets  map[string]*Bucket
 	tallies  *Bucket // the internal bucket that holds counts and sequences
@@ -77,19 +78,24 @@ func (tx *Tx) flush() error {
 	return nil
 }
 
-// View runs fn on the calling goroutine with a snapshot of the store, and returns its error. It does not wait for writers,
-// but the space of what they replace is not used again, and a file that has to be mapped anew waits, until fn returns: it
-// must be brief and must not call Update. Errors of its own: ErrClosed, ErrDamaged when the file shows a fault (the store
-// has then failed), or whatever the store failed with before. A panic of fn goes on to the caller.
+// View runs fn on the calling goroutine with a snapshot of the store, and returns its error. It does not wait for writers.
+// Until fn returns, the space of what they replace is not used again, a file that has to be mapped anew waits, and one that
+// a compaction has replaced stays on the disk: it must be brief and must not call Update. Errors of its own: ErrClosed,
+// ErrDamaged when the file shows a fault (the store has then failed), or whatever the store failed with before. A panic of
+// fn goes on to the caller.
 func (s *Store) View(fn func(*Tx) error) (err error) {
 	if err := s.usable(); err != nil {
 		return err
 	}
+	g := s.enter()
 	var raw *bolt.Tx
 	err = s.unstuck(func() (err error) {
-		raw, err = s.db.Begin(false)
+		raw, err = g.db.Begin(false)
 		return err
 	})
+	if err != nil {
+		s.leave(g)
+	}
 	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
 		return ErrClosed
 	}
@@ -104,16 +110,18 @@ func (s *Store) View(fn func(*Tx) error) (err error) {
 		if r != nil {
 			if damage := asDamage(r, tx.inBolt); damage != nil {
 				err = s.abandon(damage)
-				return
+				return // and without leave: the file stays open
 			}
 		}
 		if rerr := s.unstuck(raw.Rollback); err == nil {
 			err = rerr
 		}
+		s.leave(g)
 		if r != nil {
 			reraise(r)
 		}
 	}()
 	s.start(tx, raw)
+	tx.gen = g
 	return fn(tx)
 }

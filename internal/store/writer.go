@@ -64,8 +64,9 @@ func answerAll(rs []*request, err error) {
 // raised again, as a *PanicError, on the goroutine that called Update.
 //
 // A ctx that ends before fn was started makes Update return ctx.Err() with nothing done; once fn runs, Update waits for
-// the outcome. Errors of its own: ErrNoSpace (rolled back, the store goes on), ErrClosed, and those with which the store
-// fails: ErrUnknownOutcome, ErrDamaged, ErrAborted.
+// the outcome. A compaction, which comes between two transactions, makes all that are queued wait until it is done. Errors
+// of its own: ErrNoSpace (rolled back, the store goes on; with ErrFull where the permitted size is the limit), ErrClosed,
+// and those with which the store fails: ErrUnknownOutcome, ErrDamaged, ErrAborted.
 func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -140,6 +141,7 @@ func (s *Store) write() {
 			break
 		}
 		batch = s.run(batch)
+		s.tend()
 	}
 	returned = true
 }
@@ -245,7 +247,7 @@ func (s *Store) fill(batch []*request) (tx *Tx, live, rest []*request, damage er
 // begin opens the transaction for writing. Whatever goes wrong with that is damage.
 func (s *Store) begin(tx *Tx) error {
 	return s.unstuck(func() error {
-		raw, err := s.db.Begin(true)
+		raw, err := s.gen.db.Begin(true)
 		if err == nil {
 			s.start(tx, raw)
 		}
@@ -288,7 +290,10 @@ func (s *Store) commit(tx *Tx) (broken bool, err error) {
 		s.commits.Add(1)
 		return false, nil
 	}
-	full := durable.IsNoSpace(err) || errors.Is(err, berrors.ErrMaxSizeReached)
+	if errors.Is(err, berrors.ErrMaxSizeReached) {
+		err = fmt.Errorf("%w: %w", ErrFull, err)
+	}
+	full := durable.IsNoSpace(err) || errors.Is(err, ErrFull)
 	if full && !broken && !s.visible(id) {
 		return false, fmt.Errorf("commit: %w: %w", ErrNoSpace, err)
 	}
@@ -314,7 +319,7 @@ func commitRaw(tx *Tx) (broken bool, err error) {
 func (s *Store) visible(id int) bool {
 	seen := true
 	err := s.unstuck(func() error {
-		raw, err := s.db.Begin(false)
+		raw, err := s.gen.db.Begin(false)
 		if err != nil {
 			return err
 		}
