@@ -61,6 +61,8 @@ type Store struct {
 	closeOnce  sync.Once
 	closeErr   error
 
+	// showing is held by the writer during a commit, and by a reader while it takes its snapshot.
+	showing sync.RWMutex
 	// moving is held while the path may lead to a file that is not yet, or no longer, the one in use.
 	moving   sync.Mutex
 	upkeep   upkeep        // by the writer goroutine

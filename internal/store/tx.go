@@ -78,7 +78,8 @@ func (tx *Tx) flush() error {
 	return nil
 }
 
-// View runs fn on the calling goroutine with a snapshot of the store, and returns its error. It does not wait for writers.
+// View runs fn on the calling goroutine with a snapshot of the store, and returns its error. What it
+// sees is durable: it waits for a commit under way, and for no other work of a writer.
 // Until fn returns, the space of what they replace is not used again, a file that has to be mapped anew waits, and one that
 // a compaction has replaced stays on the disk: it must be brief and must not call Update. Errors of its own: ErrClosed,
 // ErrDamaged when the file shows a fault (the store has then failed), or whatever the store failed with before. A panic of
@@ -90,6 +91,11 @@ func (s *Store) View(fn func(*Tx) error) (err error) {
 	g := s.enter()
 	var raw *bolt.Tx
 	err = s.unstuck(func() (err error) {
+		s.showing.RLock()
+		defer s.showing.RUnlock()
+		if err := s.Err(); err != nil {
+			return err // what the commit that failed meanwhile wrote may be there to read, and may not be there to stay
+		}
 		raw, err = g.db.Begin(false)
 		return err
 	})

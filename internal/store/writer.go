@@ -285,6 +285,9 @@ func (s *Store) commit(tx *Tx) (broken bool, err error) {
 		}
 		return err != nil, err
 	}
+	// bbolt shows a transaction to readers once its pages are written; here they see it only when it is also durable.
+	s.showing.Lock()
+	defer s.showing.Unlock()
 	id := tx.raw.ID()
 	if broken, err = commitRaw(tx); err == nil {
 		s.commits.Add(1)
