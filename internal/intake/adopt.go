@@ -43,6 +43,8 @@ type Intake struct {
 	began   time.Time
 	// active holds the adoptions that some goroutine is working on, and the submissions.
 	active map[string]bool
+	// unsynced holds the sources that failed to sync, by device and inode; they are never moved.
+	unsynced map[[2]uint64]bool
 }
 
 // New returns an Intake; call Recover before the first adoption.
@@ -56,7 +58,7 @@ func New(opts Options) *Intake {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	return &Intake{Options: opts, active: map[string]bool{}, began: time.Now()}
+	return &Intake{Options: opts, active: map[string]bool{}, unsynced: map[[2]uint64]bool{}, began: time.Now()}
 }
 
 // Request is a settled candidate.
@@ -151,7 +153,7 @@ func (a *adoption) run(ctx context.Context) (Result, error) {
 	a.hold(string(a.id))
 	defer a.letGo(string(a.id))
 
-	if a.req.Move && a.lease != nil && links == 1 {
+	if a.req.Move && a.lease != nil && links == 1 && !a.distrusted(a.req.Identity) {
 		err := a.move(ctx)
 		if err == nil {
 			return Result{ID: a.id}, nil
@@ -189,10 +191,23 @@ func (in *Intake) letGo(key string) {
 	delete(in.active, key)
 }
 
-// cannotMove reports whether a rename is what is impossible, another mount or a directory that may not be written to, so
-// that the bytes are copied instead.
+// distrust remembers that a file failed to sync.
+func (in *Intake) distrust(file attachment.SourceIdentity) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.unsynced[[2]uint64{file.Device, file.Inode}] = true
+}
+
+func (in *Intake) distrusted(file attachment.SourceIdentity) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.unsynced[[2]uint64{file.Device, file.Inode}]
+}
+
+// cannotMove reports whether a rename is what will not do, because of another mount, a directory that may not be written
+// to or blocks that cannot be trusted, so that the bytes are copied instead.
 func cannotMove(err error) bool {
-	return durable.IsCrossDevice(err) || errors.Is(err, errMayNotMove)
+	return durable.IsCrossDevice(err) || errors.Is(err, errMayNotMove) || errors.Is(err, errNotSynced)
 }
 
 // openSource opens a candidate and compares it with what the watch saw.

@@ -31,12 +31,15 @@ func (a *adoption) copy(ctx context.Context) error {
 		return errors.Join(notTaken(attachment.NotTakenUnreadable, "", err), a.Queue.DropIntakes(ctx, a.id))
 	}
 	sum, head, err := a.stage(ctx, a.id, func(f *durable.File) (*attachment.Fingerprint, error) {
-		err := f.CloneFrom(a.src)
-		if err == nil {
-			it.Way = attachment.CustodyClone
+		err := durable.ErrNoClone // the blocks of a source that failed to sync are not shared: they may not hold its bytes
+		if !a.distrusted(a.req.Identity) {
+			err = f.CloneFrom(a.src)
 		}
 		if errors.Is(err, durable.ErrNoClone) {
 			return copyInto(ctx, f, sourceReader{a.src}, a.proceed)
+		}
+		if err == nil {
+			it.Way = attachment.CustodyClone
 		}
 		return nil, err
 	})

@@ -252,6 +252,10 @@ func TestReplacedWithSameSizeAndTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// With a second name the first file stays, and no later one can get its inode number.
+	if err := os.Link(path, s.dir+"-elsewhere"); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		content string
 		known   bool

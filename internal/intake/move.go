@@ -17,6 +17,11 @@ import (
 // errMayNotMove is returned when the source's directory may not be written to.
 var errMayNotMove = errors.New("the source's directory may not be written to")
 
+// errNotSynced is returned when the source's own blocks could not be made durable. The kernel reports such an error once
+// and takes the pages for written from then on (fsync(2), "EIO"): the bytes can still be read, but no later sync of that
+// file means anything, so they are copied to new blocks.
+var errNotSynced = errors.New("the source could not be made durable where it is")
+
 // errBroken says that a program opened the file for writing while it was being moved.
 var errBroken = errors.New("lease is broken")
 
@@ -70,7 +75,8 @@ func storageErrorIsFull(err error) bool {
 // hashSource makes the source durable where it is and reads it once, under the lease.
 func (a *adoption) hashSource(ctx context.Context) (attachment.Fingerprint, []byte, error) {
 	if err := a.src.Sync(); err != nil {
-		return attachment.Fingerprint{}, nil, notTaken(attachment.NotTakenUnreadable, "", err)
+		a.distrust(a.req.Identity)
+		return attachment.Fingerprint{}, nil, errors.Join(errNotSynced, err)
 	}
 	var head headWriter
 	h := attachment.NewHasher()

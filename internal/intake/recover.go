@@ -145,6 +145,11 @@ func (in *Intake) resumeOne(ctx context.Context, it queue.Intake) (Situation, er
 	if situation == DamagedOnlyCopy && it.Way == attachment.CustodyCopy && time.Since(in.began) < in.SourcePatience {
 		return SourceAwaited, nil
 	}
+	if twice, err := in.takenSince(it, ev.sum, committed); err != nil {
+		return "", err
+	} else if twice {
+		situation = CopyRepeatable
+	}
 	switch situation {
 	case StaleIntake:
 		return situation, in.Queue.DropIntakes(ctx, it.ID)
@@ -155,6 +160,26 @@ func (in *Intake) resumeOne(ctx context.Context, it queue.Intake) (Situation, er
 		return situation, in.undo(ctx, it.ID)
 	}
 	return situation, in.finish(ctx, it, ev, situation)
+}
+
+// takenSince reports whether the source of an unfinished copy was taken by another adoption meanwhile, with the same bytes:
+// committing this one would deliver it twice.
+func (in *Intake) takenSince(it queue.Intake, sum attachment.Fingerprint, committed bool) (bool, error) {
+	if committed || it.Way != attachment.CustodyCopy || it.Source.Watch == "" {
+		return false, nil
+	}
+	other, known, err := in.Queue.Known(it.Source.Watch, it.Source.RelPath.Exact(), it.Source.Identity)
+	if err != nil || !known || other == it.ID {
+		return false, err
+	}
+	e, err := in.Queue.Get(other)
+	if errors.Is(err, queue.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil || e.Manifest == nil {
+		return false, err
+	}
+	return sum.SHA256 == e.Manifest.SHA256, nil
 }
 
 // look finds the bytes of an adoption and reads them.
