@@ -69,16 +69,22 @@ func (q *Queue) ClaimWanted(ctx context.Context, worker string, want Want) (clai
 		if claim.Segments, err = segmentsOf(tx, m.ID); err != nil {
 			return err
 		}
+		tx.OnCommit(func() { q.enliven(ctx, claim) })
 		return store.PutJSON(tx.Bucket(bClaims), idKey(m.ID), claimRow{Worker: worker, Since: q.clock()})
 	})
 	if err != nil || claim == nil {
 		return nil, next, err
 	}
-	claim.ctx, claim.cancel = context.WithCancelCause(ctx)
-	q.mu.Lock()
-	q.live[claim.Manifest.ID] = claim
-	q.mu.Unlock()
 	return claim, time.Time{}, nil
+}
+
+// enliven makes a claim one that Interrupt finds. It runs with the commit of the claim, so that no decision about the
+// attachment which is made later can miss it.
+func (q *Queue) enliven(ctx context.Context, c *Claim) {
+	c.ctx, c.cancel = context.WithCancelCause(ctx)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.live[c.Manifest.ID] = c
 }
 
 // Interrupt makes the worker that has a claim on the attachment stop, with cause as its context's cause. Without such a

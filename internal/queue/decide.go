@@ -70,8 +70,12 @@ var ErrPaused = errors.New("paused by a person")
 
 // Resume lifts Pause.
 func (q *Queue) Resume(ctx context.Context, id attachment.ID, by, reason string) (changed bool, err error) {
+	now := q.clock()
 	return q.decide(ctx, id, Change{
 		Event: attachment.EventResumed, By: by, Detail: reason,
-		Edit: func(m *attachment.Manifest) { m.Paused = false },
+		Edit: func(m *attachment.Manifest) {
+			m.Paused = false
+			clampWait(m, now)
+		},
 	}, func(m *attachment.Manifest) bool { return m.Paused })
 }

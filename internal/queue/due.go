@@ -41,20 +41,6 @@ func indexed(tx *store.Tx, key, value []byte, bad error) (attachment.ID, error) 
 	return idAt(tx, seqOf(key))
 }
 
-func firstIDs(b *store.Bucket, prefix []byte, limit int) ([]attachment.ID, error) {
-	var ids []attachment.ID
-	err := b.Scan(prefix, nil, func(_, value []byte, bad error) error {
-		if bad == nil {
-			ids = append(ids, attachment.ID(value))
-		}
-		if len(ids) == limit {
-			return store.ErrStop
-		}
-		return nil
-	})
-	return ids, err
-}
-
 // Want narrows what ClaimWanted gives out. The zero value takes everything.
 type Want struct {
 	// Avoid names attachments that are taken only when nothing else is due; nil names none.
@@ -149,6 +135,16 @@ func (q *Queue) ClampWaits(ctx context.Context) error {
 	return nil
 }
 
+// clampWait brings a wait that is longer than it was meant to be back to its length, and reports whether it was.
+func clampWait(m *attachment.Manifest, now time.Time) bool {
+	latest := now.Add(m.Delivery.Wait)
+	if !m.Delivery.NotBefore.After(latest) {
+		return false
+	}
+	m.Delivery.NotBefore = latest
+	return true
+}
+
 // clampLevel works on one page of one priority, starting at from, and returns where the next page starts.
 func (q *Queue) clampLevel(tx *store.Tx, level byte, from []byte) (next []byte, err error) {
 	now := q.clock()
@@ -169,12 +165,12 @@ func (q *Queue) clampLevel(tx *store.Tx, level byte, from []byte) (next []byte, 
 	})
 	for _, id := range ids {
 		m, lerr := load(tx, id)
-		if lerr != nil || !m.Delivery.NotBefore.After(now.Add(m.Delivery.Wait)) {
+		if lerr != nil || !clampWait(m, now) {
 			continue
 		}
 		_, err := q.apply(tx, id, Change{
 			Event: attachment.EventRescheduled, Detail: "the clock was set back",
-			Edit: func(m *attachment.Manifest) { m.Delivery.NotBefore = now.Add(m.Delivery.Wait) },
+			Edit: func(m *attachment.Manifest) { clampWait(m, now) },
 		})
 		if err != nil {
 			return nil, err

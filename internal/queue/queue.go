@@ -81,27 +81,11 @@ const recoverPage = 256
 // Recover undoes what only a living process can have: every claim is void, and what was uploading is ready again with
 // its session and offset. It also ends waits that a clock set back would stretch. Call it once, after opening.
 func (q *Queue) Recover(ctx context.Context) error {
-	for {
-		var n int
-		err := q.store.Update(ctx, func(tx *store.Tx) error {
-			ids, err := firstIDs(tx.Bucket(bConditions), groupPrefix(string(attachment.ShownUploading)), recoverPage)
-			n = len(ids)
-			if err != nil {
-				return err
-			}
-			for _, id := range ids {
-				_, err := q.apply(tx, id, Change{Event: attachment.EventInterrupted, Detail: "the daemon was stopped"})
-				if err != nil && !isBadValue(err) {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
+	interrupted := Change{Event: attachment.EventInterrupted, Detail: "the daemon was stopped"}
+	// What was paused while it was uploading shows as paused, and is uploading still.
+	for _, shown := range []attachment.Condition{attachment.ShownUploading, attachment.ShownPaused} {
+		if err := q.applyToAll(ctx, shown, attachment.Uploading, interrupted); err != nil {
 			return err
-		}
-		if n < recoverPage {
-			break
 		}
 	}
 	if err := q.prepareCaptured(ctx); err != nil {
@@ -115,16 +99,25 @@ func (q *Queue) Recover(ctx context.Context) error {
 
 // prepareCaptured makes ready what waits for nothing: preparation has no steps of its own yet.
 func (q *Queue) prepareCaptured(ctx context.Context) error {
+	return q.applyToAll(ctx, attachment.ShownCaptured, attachment.Captured, Change{
+		Event: attachment.EventPrepared, Edit: func(m *attachment.Manifest) { m.Prepared = true },
+	})
+}
+
+// applyToAll makes a change to everything that shows as one thing and is in one state. Attachments with damaged values stay
+// as they are.
+func (q *Queue) applyToAll(ctx context.Context, shown attachment.Condition, state attachment.State, c Change) error {
 	for cursor := ""; ; {
-		ids, next, err := q.IDs(attachment.ShownCaptured, cursor, recoverPage)
+		ids, next, err := q.IDs(shown, cursor, recoverPage)
 		if err != nil || len(ids) == 0 {
 			return err
 		}
 		err = q.store.Update(ctx, func(tx *store.Tx) error {
 			for _, id := range ids {
-				_, err := q.apply(tx, id, Change{
-					Event: attachment.EventPrepared, Edit: func(m *attachment.Manifest) { m.Prepared = true },
-				})
+				m, err := load(tx, id)
+				if err == nil && m.State == state {
+					_, err = q.write(tx, m, m.Clone(), c)
+				}
 				if err != nil && !isBadValue(err) {
 					return err
 				}

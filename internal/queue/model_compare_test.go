@@ -1,0 +1,223 @@
+package queue
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/fieldgw/fieldgw/internal/attachment"
+)
+
+// compareOne holds everything that is known of one attachment against the model.
+func (w *world) compareOne(id attachment.ID) {
+	w.t.Helper()
+	it := w.items[id]
+	e, err := w.q.Get(id)
+	if err != nil || e.Manifest == nil {
+		w.t.Errorf("get %s: %v, %v", id, err, e.Err)
+		return
+	}
+	w.same(id, "manifest", *e.Manifest, it.m)
+	w.same(id, "the rest", []any{e.Seq, e.Confirmed, e.Claimed, e.Failure}, []any{it.m.Seq, it.confirmed, it.claim != nil, it.failure})
+	r, err := w.q.Receipt(id)
+	w.same(id, "receipt", []any{r, err}, []any{it.receipt, nil})
+	segments, err := w.q.Segments(id)
+	w.same(id, "segments", []any{segments, err}, []any{it.segments, nil})
+	limit := 1 + w.rnd.IntN(12)
+	rows, err := w.q.History(id, limit)
+	var lines []string
+	for _, r := range rows {
+		lines = append(lines, fmt.Sprintf("%s %s>%s %q %q %q %s", r.Event, r.From, r.To, r.Reason, r.Detail, r.By, r.At.UTC()))
+	}
+	w.same(id, "journal", []any{lines, err}, []any{it.journal[max(0, len(it.journal)-limit):], nil})
+}
+
+// same compares by JSON, which is what the queue keeps.
+func (w *world) same(id attachment.ID, what string, got, want any) {
+	w.t.Helper()
+	a, err := json.Marshal(got)
+	b, err2 := json.Marshal(want)
+	if err != nil || err2 != nil || string(a) != string(b) {
+		w.t.Errorf("%s, %s: the queue has\n%s\nthe model\n%s\n%v %v", id, what, a, b, err, err2)
+	}
+}
+
+// compareAll reads the queue in every other way there is.
+func (w *world) compareAll() {
+	w.t.Helper()
+	all := func(*item) bool { return true }
+	w.compareList(Query{}, all)
+	for _, c := range attachment.Conditions() {
+		is := func(it *item) bool { return it.m.Condition() == c }
+		w.compareList(Query{Condition: c}, is)
+		oldest, found, err := w.q.Oldest(c)
+		i := slices.IndexFunc(w.order, func(id attachment.ID) bool { return is(w.items[id]) })
+		if err != nil || found != (i >= 0) || found && oldest.ID != w.order[i] {
+			w.t.Errorf("oldest %s: %s, %v, %v", c, oldest.ID, found, err)
+		}
+	}
+	counts, err := w.q.Counts()
+	w.same("", "counts", []any{counts, err}, []any{w.counts(all), nil})
+	_, next := w.due()
+	at, err := w.q.NextAttempt()
+	w.same("", "next attempt", []any{at, err}, []any{next, nil})
+	w.compareParents()
+	w.compareIntakes()
+	w.compareSources()
+	last, err := w.q.LastDelivery()
+	w.same("", "last delivery", []any{last, err}, []any{w.delivered, nil})
+	var channel int
+	if _, err := w.q.Channel("uplink", &channel); err != nil || channel != w.channel {
+		w.t.Errorf("channel %d, want %d: %v", channel, w.channel, err)
+	}
+	for _, name := range []string{DecisionPauseChannel, "other"} {
+		d, found, err := w.q.StandingDecision(name)
+		want, stands := w.decisions[name]
+		w.same("", "decision "+name, []any{d, found, err}, []any{want, stands, nil})
+	}
+	for range min(len(w.order), 6) {
+		w.compareOne(w.order[w.rnd.IntN(len(w.order))])
+	}
+}
+
+// compareList walks a list in pages of a random size.
+func (w *world) compareList(query Query, keep func(*item) bool) {
+	w.t.Helper()
+	var got, ids, want []attachment.ID
+	for _, id := range w.order {
+		if keep(w.items[id]) {
+			want = append(want, id)
+		}
+	}
+	query.Limit = 1 + w.rnd.IntN(len(want)+2)
+	limit := query.Limit
+	for {
+		page, next, err := w.q.List(query)
+		if err != nil || len(page) > query.Limit {
+			w.t.Errorf("list: %d of %d, %v", len(page), query.Limit, err)
+			return
+		}
+		for _, e := range page {
+			if got = append(got, e.ID); e.Manifest == nil || e.Seq != e.Manifest.Seq {
+				w.t.Errorf("list: entry %+v", e)
+			}
+		}
+		if query.Cursor = next; next == "" {
+			break
+		}
+	}
+	if !slices.Equal(got, want) {
+		w.t.Errorf("list %+v in pages of %d: %v, want %v", query, limit, got, want)
+	}
+	if query.Condition == "" {
+		return
+	}
+	for cursor := ""; ; {
+		page, next, err := w.q.IDs(query.Condition, cursor, limit)
+		if err != nil {
+			w.t.Error(err)
+			return
+		}
+		if ids = append(ids, page...); next == "" {
+			break
+		}
+		cursor = next
+	}
+	if !slices.Equal(ids, want) {
+		w.t.Errorf("IDs of %s in pages of %d: %v, want %v", query.Condition, limit, ids, want)
+	}
+}
+
+func (w *world) compareParents() {
+	w.t.Helper()
+	var got []string
+	limit := 1 + w.rnd.IntN(4)
+	for cursor := ""; ; {
+		page, next, err := w.q.Parents(cursor, limit)
+		if err != nil || len(page) > limit {
+			w.t.Errorf("parents: %d of %d, %v", len(page), limit, err)
+			return
+		}
+		for _, p := range page {
+			got = append(got, p.Parent.LocalID.Exact())
+		}
+		if cursor = next; next == "" {
+			break
+		}
+	}
+	if want := w.parents(); !slices.Equal(got, want) {
+		w.t.Errorf("parents %q, want %q", got, want)
+	}
+	for _, name := range modelParents {
+		of := func(it *item) bool { return it.m.Parent.LocalID.Exact() == name }
+		p, found, err := w.q.ParentOf(name)
+		want := w.counts(of)
+		if err != nil || found != (len(want) > 0) || !maps.Equal(p.Conditions, want) {
+			w.t.Errorf("parent %q: %v, %v, %v, want %v", name, p.Conditions, found, err, want)
+		}
+		if name != "" {
+			w.compareList(Query{Parent: name}, of)
+		}
+	}
+}
+
+func (w *world) compareIntakes() {
+	w.t.Helper()
+	got, damaged, err := w.q.Intakes()
+	var want []Intake
+	for _, id := range slices.Sorted(maps.Keys(w.intakes)) {
+		want = append(want, w.intakes[id])
+	}
+	w.same("", "intakes", []any{got, damaged, err}, []any{want, nil, nil})
+	for name, ids := range w.submissions {
+		got, found, err := w.q.Submission(name)
+		if err != nil || !found || !slices.Equal(got, ids) {
+			w.t.Errorf("submission %s: %v, %v, %v, want %v", name, got, found, err, ids)
+		}
+	}
+	if _, found, err := w.q.Submission("sub-never"); found || err != nil {
+		w.t.Errorf("a submission that never was: %v, %v", found, err)
+	}
+}
+
+func (w *world) compareSources() {
+	w.t.Helper()
+	var pending, want []attachment.ID
+	for after := attachment.ID(""); ; {
+		page, err := w.q.Unreleased(after, 2)
+		if err != nil {
+			w.t.Error(err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		for _, m := range page {
+			after, pending = m.ID, append(pending, m.ID)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(w.items)) {
+		if w.items[id].m.Source.ReleasePending {
+			want = append(want, id)
+		}
+		m := w.items[id].m
+		if m.Source.Watch == "" {
+			continue
+		}
+		known, found, err := w.q.Known(m.Source.Watch, m.Source.RelPath.Exact(), m.Source.Identity)
+		if owner, has := w.ledger[sourceOf(&m)]; err != nil || found != has || known != owner {
+			w.t.Errorf("source of %s is known as %q, %v, %v; want %q", id, known, found, err, owner)
+		}
+	}
+	if !slices.Equal(pending, want) {
+		w.t.Errorf("unreleased %v, want %v", pending, want)
+	}
+	if len(want) > 0 {
+		id := string(want[w.rnd.IntN(len(want))])
+		for _, text := range []string{id[:13], id[24:], id} {
+			if ids, err := w.q.Resolve(text, 10); err != nil || !slices.Contains(ids, attachment.ID(id)) {
+				w.t.Errorf("resolve %q: %v, %v", text, ids, err)
+			}
+		}
+	}
+}
