@@ -7,7 +7,11 @@ package receipt
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Grade says on which evidence a receipt rests. Persisted as text.
@@ -74,8 +78,16 @@ type Facts struct {
 	Parent Parent
 }
 
-// Check returns nil only when r names the same attachment, length, digest and parent as want and has a known grade.
-// The parent's server ID may be one that the device has not heard of yet. Errors wrap ErrMismatch and name the field.
+// Bounds of what a server says in a receipt, in bytes. A device stores the receipt beside its file and shows it.
+const (
+	maxName     = 255  // media ID, server, device of a takeover
+	maxServerID = 1024 // the parent's identifier at the server, as in wire.MaxParentID
+)
+
+// Check returns nil only when r names the same attachment, length, digest and parent as want, has a known grade, and holds
+// nothing that a device could not store and show: a time of registration in the years 1 to 9999 (RFC 3339), and names of
+// bounded length that print. The parent's server ID may be one that the device has not heard of yet. Errors wrap
+// ErrMismatch and name the field.
 func Check(r Receipt, want Facts) error {
 	mismatch := func(field string, got, wanted any) error {
 		return fmt.Errorf("check receipt: %s is %v, want %v: %w", field, got, wanted, ErrMismatch)
@@ -95,8 +107,30 @@ func Check(r Receipt, want Facts) error {
 		return mismatch("parent.server_id", r.Parent.ServerID, want.Parent.ServerID)
 	case !r.Grade.Known():
 		return mismatch("grade", r.Grade, "a known grade")
-	case r.MediaID == "":
-		return mismatch("media_id", "empty", "an identifier")
+	case r.MediaID == "" || !printable(r.MediaID):
+		return mismatch("media_id", quoted(r.MediaID), "an identifier of up to 255 printable bytes")
+	case !printable(r.Server):
+		return mismatch("server", quoted(r.Server), "up to 255 printable bytes")
+	case len(r.Parent.ServerID) > maxServerID || !utf8.ValidString(r.Parent.ServerID):
+		return mismatch("parent.server_id", quoted(r.Parent.ServerID), "up to 1024 bytes of UTF-8")
+	case !dated(r.RegisteredAt):
+		return mismatch("registered_at", r.RegisteredAt, "a time")
+	case r.Takeover != nil && (!printable(r.Takeover.Device) || !dated(r.Takeover.At)):
+		return mismatch("takeover", quoted(r.Takeover.Device), "a device of up to 255 printable bytes, and a time")
 	}
 	return nil
 }
+
+// dated reports whether a time is set and can be written as RFC 3339 in UTC.
+func dated(t time.Time) bool {
+	year := t.UTC().Year()
+	return !t.IsZero() && year >= 1 && year <= 9999
+}
+
+// printable reports whether s is short, UTF-8 and free of what steers a terminal.
+func printable(s string) bool {
+	return len(s) <= maxName && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// quoted is the beginning of a text for an error, with nothing in it that steers a terminal.
+func quoted(s string) string { return strconv.Quote(s[:min(len(s), 64)]) }

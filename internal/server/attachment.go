@@ -66,9 +66,8 @@ func (s *Server) page(found []store.Attachment, limit int) (wire.AttachmentList,
 	out := wire.AttachmentList{Attachments: []wire.Attachment{}}
 	size, last := 0, uint64(0)
 	for _, a := range found {
-		if a.Receipt == nil {
-			s.log.Error("record of a registered attachment is damaged", slog.String(logging.KeyAccount, a.Account),
-				slog.String(logging.KeyAttachment, a.ID))
+		if !s.listed(a) {
+			last = a.Sequence
 			continue
 		}
 		shown := s.present(a, nil)
@@ -87,6 +86,23 @@ func (s *Server) page(found []store.Attachment, limit int) (wire.AttachmentList,
 		out.Next = s.cursor(last)
 	}
 	return out, nil
+}
+
+// listed reports whether a row of the index of registered attachments is shown: it can be read and its content is there.
+// One that is not must not hold up the others.
+func (s *Server) listed(a store.Attachment) bool {
+	held, err := false, error(nil)
+	switch {
+	case a.Receipt == nil:
+		err = store.ErrDamaged
+	case a.State == wire.StateRegistered:
+		held, err = s.engine.Held(a)
+	}
+	if err != nil {
+		s.log.Error("registered attachment cannot be listed", slog.String(logging.KeyAccount, a.Account),
+			slog.String(logging.KeyAttachment, a.ID), slog.Uint64(logging.KeySeq, a.Sequence), slog.Any(logging.KeyErr, err))
+	}
+	return held
 }
 
 // cursor is the place behind a sequence number. It names the store, since another one has other numbers.

@@ -12,11 +12,19 @@ import (
 )
 
 // content answers GET and HEAD of /v1/attachments/{id}/content: the bytes of a registered attachment, whole or in ranges.
-// An attachment that is not registered is not found. The bytes are foreign: no browser is to show or run them.
+// An attachment that was never registered is not found; one whose content is lost is gone until it is sent again. The bytes are foreign: no browser is to show or run them.
 func (s *Server) content(w http.ResponseWriter, r *http.Request, who store.Identity) {
 	a, err := s.records.Attachment(r.Context(), who.Account, r.PathValue("id"))
-	if err == nil && a.State != wire.StateRegistered {
+	held := false
+	switch {
+	case err != nil:
+	case a.Receipt == nil:
 		err = store.ErrNotFound
+	case a.State == wire.StateRegistered:
+		held, err = s.engine.Held(a)
+	}
+	if err == nil && !held {
+		err = store.ErrGone
 	}
 	if err != nil {
 		s.fail(w, r, err)

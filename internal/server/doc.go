@@ -6,6 +6,11 @@
 // a receipt is durable before it is answered and is the same at every repetition; and that nothing incomplete is ever
 // listed or downloaded. Account and device come from the credential alone.
 //
+// Nothing is promised on the length of a file: where bytes are waived and where a receipt is given for the first time, this
+// process has read the content itself. What was promised before a damage is answered for as long as the file stands and is
+// not known to be damaged; then the device is told that bytes are missing, and gets the very same receipt once they are
+// back (the rules are in store/rules.go).
+//
 // Server is a value that a test can start: New opens and recovers, Handler answers, Run serves until told to stop.
 // Read server.go, then route.go, reserve.go and registration.go.
 //
@@ -26,15 +31,15 @@
 //
 //	verify (after the last append, by GET, or by registration; every step may be repeated)
 //	1  data file read back: length, SHA-256                                                 done again when next asked
-//	2  data file fsynced, renamed to its content name unless that is there, directories     open session, file gone, content there:
-//	   fsynced                                                                              read and verified in its place
+//	2  data file fsynced, renamed over its content name, directories fsynced                open session, file gone, content there:
+//	                                                                                        read and verified in its place
 //	3* transaction: attachment verified, session complete                                   verified
 //	or, when the bytes are not the declared ones:
 //	2* transaction: session void                                                            422 until reserved again
 //	3  data file removed                                                                    removed at the start
 //
 //	register
-//	1  content file looked for                                                              nothing
+//	1  content file read back, unless this process has done so                              nothing
 //	2* transaction: receipt, media item READY, place in the list                            repeated registration: same receipt
 //	3  answer
 //
@@ -45,4 +50,14 @@
 //
 // A confirmed offset whose bytes are missing at a start makes the session void (410); the next reserve opens generation
 // + 1 at offset 0. A failed fsync of a data file does the same at once: the page cache no longer tells what the disk holds.
+//
+// # A copy of the data directory
+//
+// The epoch names the record file and goes with it: a copy of the data directory that is put back is to devices the same
+// server, with an earlier memory. It is true to what it holds. Attachments and receipts from after the copy are unknown to
+// it (404), offsets are those of the copy, an append behind them is told the right one, and a session whose file is shorter
+// than its record is void. What it cannot do is call back a device that holds a receipt from after the copy and has let go
+// of its file since. Put a copy back only after the directory itself is lost; copy records before contents, since a content
+// without a record does no harm; and never serve a copy beside the original. A record file of its own never appears
+// beside contents: a server that finds contents and no record file refuses to start.
 package server

@@ -13,7 +13,7 @@ type Limits struct {
 	MaxLength int64
 	// MaxAppend is the largest body of one append, in bytes; 8 MiB.
 	MaxAppend int64
-	// AppendsPerDevice bounds the appends of one device that move at the same time; 8.
+	// AppendsPerDevice bounds the appends of one device that move at the same time; 16, the most workers a device can have.
 	AppendsPerDevice int
 	// SessionsPerAccount bounds the open upload sessions of one account; 4096.
 	SessionsPerAccount int
@@ -67,7 +67,7 @@ func (l Limits) withDefaults() Limits {
 	l.MaxLength = min(l.MaxLength, wire.MaxLength)
 	size(&l.MaxAppend, 8<<20)
 	size(&l.KeepFree, 64<<20)
-	count(&l.AppendsPerDevice, 8)
+	count(&l.AppendsPerDevice, 16)
 	count(&l.SessionsPerAccount, 4096)
 	count(&l.Verifications, 2)
 	period(&l.Idle, 30*time.Second)

@@ -65,7 +65,10 @@ func deadline(conn *http.ResponseController, at time.Time) error {
 
 // present is an attachment as the protocol shows it; open is its session while bytes are needed.
 func (s *Server) present(a store.Attachment, open *store.Session) wire.Attachment {
-	out := wire.Attachment{AttachmentID: a.ID, MediaID: a.MediaID, State: a.State, Generation: a.Generation, Receipt: a.Receipt}
+	out := wire.Attachment{AttachmentID: a.ID, MediaID: a.MediaID, State: a.State, Generation: a.Generation}
+	if a.State == wire.StateRegistered {
+		out.Receipt = a.Receipt
+	}
 	if a.State != wire.StateReserved {
 		length := a.Facts.Length
 		out.Length, out.SHA256 = &length, a.Facts.SHA256

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -104,6 +106,26 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
+// A request for the server as a whole gets a problem like every other that has no resource.
+func TestAsterisk(t *testing.T) {
+	r := newRig(t)
+	ts := httptest.NewUnstartedServer(nil)
+	ts.Config = r.server.httpServer(r.server.Handler())
+	ts.Start()
+	defer ts.Close()
+	conn, err := net.Dial("tcp", ts.Listener.Addr().String())
+	check(t, err)
+	_, err = io.WriteString(conn, "OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+	check(t, err)
+	answer, err := io.ReadAll(conn)
+	check(t, errors.Join(err, conn.Close()))
+	for _, want := range []string{"404 Not Found", wire.HeaderProtocol + ": 1", wire.ContentTypeProblem, string(wire.CodeNotFound)} {
+		if !strings.Contains(string(answer), want) {
+			t.Errorf("no %q in\n%s", want, answer)
+		}
+	}
+}
+
 // A handler that panics is answered for, once; one that has begun its answer ends the connection.
 func TestPanic(t *testing.T) {
 	r := newRig(t)
@@ -196,7 +218,7 @@ func TestOtherAccountSeesNothing(t *testing.T) {
 		for _, c := range []call{
 			{method: http.MethodGet, path: f.path()},
 			{method: http.MethodGet, path: f.path() + "/content"},
-			{method: http.MethodPost, path: f.path() + "/registration", header: jsonHeader, body: []byte("{}")},
+			{method: http.MethodPost, path: f.path() + "/registration", header: jsonHeader, body: []byte(`{"parent":{}}`)},
 			{method: http.MethodHead, path: a.Upload.URL, header: tusHeader(0)},
 			{method: http.MethodPatch, path: a.Upload.URL, header: tusHeader(7)},
 		} {
@@ -357,6 +379,9 @@ func TestMalformedMessages(t *testing.T) {
 	put(strings.Replace(good, "{", `{"later_version":{"a":[1]},`, 1), "Idempotency-Key", `"`+f.id+`"`).is(201)
 	put(good, "Idempotency-Key", f.id).is(200)
 	r.do(call{method: http.MethodPost, path: f.path() + "/registration", header: jsonHeader, body: []byte("{")}).refused(wire.CodeInvalid)
+	for _, silent := range []string{"null", "{}", `{"parent":null}`, `{"Parents":{}}`} {
+		r.do(call{method: http.MethodPost, path: f.path() + "/registration", header: jsonHeader, body: []byte(silent)}).refused(wire.CodeInvalid)
+	}
 	long := `{"parent":{"local_id":"` + strings.Repeat("x", 3000) + `"}}`
 	r.do(call{method: http.MethodPost, path: f.path() + "/registration", header: jsonHeader, body: []byte(long)}).refused(wire.CodeInvalid)
 }

@@ -39,6 +39,9 @@ func (s *Server) reserve(w http.ResponseWriter, r *http.Request, who store.Ident
 		s.fail(w, r, err)
 		return
 	}
+	if out.Expired != nil {
+		s.engine.Expired(*out.Expired)
+	}
 	status := http.StatusOK
 	if out.Created {
 		status = http.StatusCreated
@@ -51,7 +54,7 @@ func (s *Server) reserve(w http.ResponseWriter, r *http.Request, who store.Ident
 }
 
 func (s *Server) reserveFacts(r *http.Request, who store.Identity, id string, facts wire.Reserve) (store.Reserved, error) {
-	stored, err := s.files.Stored(who.Account, facts.SHA256, facts.Length)
+	stored, err := s.engine.Stored(r.Context(), who.Account, id, facts)
 	if err != nil {
 		return store.Reserved{}, err
 	}
@@ -70,5 +73,6 @@ func (s *Server) reserveFacts(r *http.Request, who store.Identity, id string, fa
 	return s.records.Reserve(r.Context(), store.Reservation{
 		By: who, ID: id, Facts: facts, Now: s.now(), Stored: stored, Room: room - s.limits.KeepFree,
 		MaxSessions: s.limits.SessionsPerAccount, NewSession: session, NewMedia: media,
+		Busy: func(session string) bool { return s.engine.Busy(who.Account, session) },
 	})
 }

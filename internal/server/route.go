@@ -89,7 +89,8 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 				_ = a.conn.SetReadDeadline(time.Now().Add(discardTime))
 			}
 		}()
-		if path.Clean(r.URL.Path) != r.URL.Path {
+		// OPTIONS * would be answered by http.ServeMux, without a problem.
+		if r.RequestURI == "*" || path.Clean(r.URL.Path) != r.URL.Path {
 			reply.Problem(a, wire.CodeNotFound, "no such route")
 			return
 		}

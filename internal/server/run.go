@@ -40,7 +40,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	}
 	// Both sockets listen already: who connects now is answered.
 	s.notify("READY=1")
-	s.log.Info("server is ready", slog.String(logging.KeyPath, ln.Addr().String()))
+	s.log.Info("server is ready", slog.String(logging.KeyAddress, ln.Addr().String()))
 	group.Go(serve(device, ln))
 	group.Go(serve(operator, control))
 	group.Go(func() error {

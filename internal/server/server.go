@@ -53,8 +53,8 @@ type Server struct {
 }
 
 // New locks the data directory, opens its records and brings files and records together. It starts nothing that must be
-// stopped but by Close. Errors: internal/store.ErrLocked while another process has the directory, and what opening and
-// recovery meet.
+// stopped but by Close. Errors: internal/store.ErrLocked while another process has the directory, ErrRecordsMissing, and
+// what opening and recovery meet.
 func New(ctx context.Context, opts Options) (*Server, error) {
 	s, err := open(opts, "fieldgw-server")
 	if err != nil {
@@ -82,19 +82,44 @@ func open(opts Options, program string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock data directory: %w", err)
 	}
-	records, err := store.OpenEmbedded(filepath.Join(opts.Dir, storeFile), opts.FS, s.log)
+	if err := opts.FS.ClearTemps(opts.Dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("open data directory: %w", err), lock.Release())
+	}
+	s.files = store.NewFiles(opts.FS, opts.Dir)
+	records, err := openRecords(opts, s.files)
 	if err != nil {
 		return nil, errors.Join(err, lock.Release())
 	}
-	s.lock, s.records, s.files = lock, records, store.NewFiles(opts.FS, opts.Dir)
+	s.lock, s.records = lock, records
 	if s.opts.Room == nil {
 		s.opts.Room = s.files.Room
 	}
-	s.engine = upload.New(records, s.files, s.limits.upload(), s.log)
+	s.engine = upload.New(records, s.files, s.limits.upload(), s.now, s.log)
 	s.tus = upload.NewTus(s.engine, s.log)
-	s.admin = admin.New(records, s.files, s.now, s.log)
+	s.admin = admin.New(records, s.engine, s.now, s.log)
 	s.handler = s.middleware(s.counted(s.routes()))
 	return s, nil
+}
+
+// ErrRecordsMissing is returned by New and Operate when received content stands beside no record file: an empty one in
+// its place would disown every attachment and remove what devices have sent so far.
+var ErrRecordsMissing = errors.New(storeFile + " is missing beside received content; restore it from a backup, or move the " +
+	"directory accounts away to begin with nothing")
+
+// openRecords opens the record file, or makes it where nothing was ever received.
+func openRecords(opts Options, files *store.Files) (*store.Embedded, error) {
+	path := filepath.Join(opts.Dir, storeFile)
+	there, err := opts.FS.Exists(path)
+	if err == nil && !there {
+		var empty bool
+		if empty, err = files.Empty(); err == nil && !empty {
+			err = ErrRecordsMissing
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open records in %s: %w", opts.Dir, err)
+	}
+	return store.OpenEmbedded(path, opts.FS, opts.Logger)
 }
 
 // Handler answers the protocol. It may be used without Run.

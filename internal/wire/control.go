@@ -13,7 +13,7 @@ import (
 type Status struct {
 	Service  string `json:"service"`
 	Protocol int    `json:"protocol"`
-	// Epoch identifies the server's store; a restored store has a new one.
+	// Epoch names the server's record file; a copy of it that was put back has the same.
 	Epoch string `json:"epoch"`
 }
 

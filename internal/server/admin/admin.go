@@ -16,6 +16,7 @@ import (
 
 	"github.com/fieldgw/fieldgw/internal/logging"
 	"github.com/fieldgw/fieldgw/internal/server/store"
+	"github.com/fieldgw/fieldgw/internal/server/upload"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
@@ -40,8 +41,9 @@ type Operator interface {
 	Attachments(ctx context.Context, q Query) ([]store.Attachment, error)
 	// Attachment shows one attachment. Errors: store.ErrNotFound.
 	Attachment(ctx context.Context, account, id string) (store.Attachment, error)
-	// VerifyAttachment reads the stored content back and compares it with the record. Errors: store.ErrNotFound,
-	// store.ErrNotVerified while bytes are missing. Damage is no error but an answer.
+	// VerifyAttachment reads the stored content back, compares it with the record, and makes the record true: damaged
+	// content is asked for again, sound content is registered again where it was taken for lost. Errors:
+	// store.ErrNotFound, store.ErrNotVerified while bytes are missing. Damage is no error but an answer.
 	VerifyAttachment(ctx context.Context, account, id string) (Finding, error)
 }
 
@@ -80,23 +82,25 @@ type Query struct {
 type Finding struct {
 	// Sound says that length and digest are those of the record.
 	Sound bool `json:"sound"`
-	// Missing says that there is no file.
+	// Missing says that there is no file, or none that can be read.
 	Missing bool   `json:"missing,omitempty"`
 	Length  int64  `json:"length"`
 	SHA256  string `json:"sha256,omitempty"`
+	// State is the attachment's state after it.
+	State wire.AttachmentState `json:"state"`
 }
 
-// Admin answers operators from open records and files.
+// Admin answers operators from open records and the files of an engine.
 type Admin struct {
 	records store.Store
-	files   *store.Files
+	engine  *upload.Engine
 	now     func() time.Time
 	log     *slog.Logger
 }
 
 // New returns an Admin. It starts nothing.
-func New(records store.Store, files *store.Files, now func() time.Time, log *slog.Logger) *Admin {
-	return &Admin{records: records, files: files, now: now, log: log}
+func New(records store.Store, engine *upload.Engine, now func() time.Time, log *slog.Logger) *Admin {
+	return &Admin{records: records, engine: engine, now: now, log: log}
 }
 
 // GenerateToken returns a token of an account and a device with a fresh secret. It records nothing. Errors: ErrInvalid.
@@ -176,20 +180,12 @@ func (a *Admin) Attachment(ctx context.Context, account, id string) (store.Attac
 
 // VerifyAttachment reads a content back.
 func (a *Admin) VerifyAttachment(ctx context.Context, account, id string) (Finding, error) {
-	row, err := a.records.Attachment(ctx, account, id)
+	row, found, err := a.engine.Audit(ctx, account, id)
 	if err != nil {
 		return Finding{}, err
 	}
-	if row.State == wire.StateReserved {
-		return Finding{}, fmt.Errorf("verify %s: %w", id, store.ErrNotVerified)
-	}
-	found, err := a.files.MeasureContent(account, row.Facts.SHA256, ctx.Err)
-	if errors.Is(err, store.ErrLost) {
-		return Finding{Missing: true}, nil
-	}
-	if err != nil {
-		return Finding{}, err
-	}
-	sound := found.Length == row.Facts.Length && found.SHA256 == row.Facts.SHA256
-	return Finding{Sound: sound, Length: found.Length, SHA256: found.SHA256}, nil
+	return Finding{
+		Sound:   found.SHA256 == row.Facts.SHA256 && found.Length == row.Facts.Length,
+		Missing: found.SHA256 == "", Length: found.Length, SHA256: found.SHA256, State: row.State,
+	}, nil
 }

@@ -58,6 +58,9 @@ func Certificate(fs *durable.FS, dir string, now time.Time) (cert, key string, e
 	if err := fs.MkdirAll(home, 0o700); err != nil {
 		return "", "", fmt.Errorf("make certificate: %w", err)
 	}
+	if err := fs.ClearTemps(home); err != nil {
+		return "", "", fmt.Errorf("make certificate: %w", err)
+	}
 	have, err := fs.Exists(cert)
 	if err != nil {
 		return "", "", fmt.Errorf("look for certificate: %w", err)

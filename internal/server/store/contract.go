@@ -67,8 +67,10 @@ type Attachment struct {
 	HeldSince  time.Time `json:"held_since"`
 	ReservedAt time.Time `json:"reserved_at"`
 	// Sequence orders registered attachments; 0 before registration.
-	Sequence uint64           `json:"sequence,omitempty"`
-	Receipt  *receipt.Receipt `json:"receipt,omitempty"`
+	Sequence uint64 `json:"sequence,omitempty"`
+	// Receipt is there from the first registration on and stays. In a state before registered it says that the content
+	// was lost since (see rules.go).
+	Receipt *receipt.Receipt `json:"receipt,omitempty"`
 }
 
 // VoidReason says why a session ended without a verified attachment. Persisted as text.
@@ -78,6 +80,8 @@ type VoidReason string
 const (
 	VoidDigest VoidReason = "digest_mismatch" // the stored bytes were not the declared ones
 	VoidLost   VoidReason = "lost"            // the stored bytes are missing or cannot be trusted
+	// VoidExpired: nothing was appended for at least IdleSession, and another attachment needed the session's place.
+	VoidExpired VoidReason = "expired"
 )
 
 // Err is the error that operations on a void attachment fail with; nil for the empty reason.
@@ -112,6 +116,8 @@ type Session struct {
 	State        SessionState `json:"state"`
 	// Offset is the confirmed number of bytes: those before it are durable. It never decreases.
 	Offset int64 `json:"offset"`
+	// AppendedAt is when bytes were last confirmed, or when the session was opened.
+	AppendedAt time.Time `json:"appended_at"`
 }
 
 // MediaState is the catalogue's view of a media item. Persisted as text.
@@ -138,12 +144,16 @@ type Reservation struct {
 	ID    string
 	Facts wire.Reserve
 	Now   time.Time
-	// Stored reports that the account's content file of the declared digest and length exists.
+	// Stored reports that the account's content file of the declared digest and length is there and sound: for a
+	// registered attachment as far as is known, for any other by a reading of this process.
 	Stored bool
 	// Room is how many bytes a new session may promise to take.
 	Room int64
 	// MaxSessions is the largest number of open sessions of the account.
 	MaxSessions int
+	// Busy reports whether a session must not be ended now, however long its last append is past; nil means none. It
+	// is called within the transaction.
+	Busy func(session string) bool
 	// NewSession and NewMedia are fresh identifiers, used where the reservation needs one.
 	NewSession string
 	NewMedia   string
@@ -156,6 +166,8 @@ type Reserved struct {
 	Session *Session
 	// Created tells a new attachment from a replay.
 	Created bool
+	// Expired is the session that was ended to make room; nil where none was. Its data file is of no use any more.
+	Expired *Session
 }
 
 // Registration is the input of Register.
@@ -170,7 +182,7 @@ type Registration struct {
 // by any number of goroutines, and answers ErrNotFound for another account's row. Damage to one row is ErrDamaged from
 // the methods that need that row.
 type Store interface {
-	// Epoch identifies this store; a restored store has a new one.
+	// Epoch names this store; a copy of it has the same.
 	Epoch() string
 	// Failed is closed when the outcome of a commit is unknown. No later call succeeds: the process must end and
 	// start again.
@@ -196,14 +208,15 @@ type Store interface {
 	// both; with only set, those of the account alone. A damaged one is there with account and ID alone.
 	Attachments(ctx context.Context, account, id string, only bool, limit int) ([]Attachment, error)
 	// Registered lists up to limit registered attachments of an account with a sequence above after, in that order. A
-	// damaged one is there with account and ID alone.
+	// damaged one is there with account, sequence and, where the index tells, ID alone; one whose content was lost is
+	// there in an earlier state.
 	Registered(ctx context.Context, account string, after uint64, limit int) ([]Attachment, error)
 
 	// Session returns one session in any state. Errors: ErrNotFound.
 	Session(ctx context.Context, account, id string) (Session, error)
 	// Advance confirms bytes: the session's offset moves from one value to a larger one, at most the length. The
-	// bytes must be durable before the call. Errors: ErrNotFound, ErrGone, ErrOffset.
-	Advance(ctx context.Context, account, session string, from, to int64) error
+	// bytes must be durable before the call, which is made at the time now. Errors: ErrNotFound, ErrGone, ErrOffset.
+	Advance(ctx context.Context, account, session string, from, to int64, now time.Time) error
 	// Void ends the session of this generation without its bytes and returns the attachment to reserved; it does
 	// nothing when the attachment is at a later generation or is void already. Errors: ErrNotFound, ErrState once
 	// registered.
@@ -212,15 +225,23 @@ type Store interface {
 	// content must be durable before the call. It does nothing when the attachment is verified already. Errors:
 	// ErrNotFound, ErrGone at another generation, ErrNotVerified below the full length.
 	Verified(ctx context.Context, account, id string, generation int) error
+	// Audit records what reading an attachment's content back showed, and returns the attachment as it is then. Sound
+	// content makes one that has a receipt registered; unsound content makes a verified or registered one reserved and
+	// void, so that its bytes are taken again. Its current session, if any, is void where the state changes. Errors:
+	// ErrNotFound.
+	Audit(ctx context.Context, account, id string, sound bool) (Attachment, error)
 	// Register binds a verified attachment to its parent and returns the receipt, the same at each call but for a
 	// server ID that is filled in later; fresh is false at a replay. Errors: ErrNotFound, ErrNotVerified, ErrParent,
-	// and ErrDigest or ErrGone after a void session.
+	// and ErrDigest or ErrGone after a void session, but ErrNotVerified where a receipt exists and the bytes were lost.
 	Register(ctx context.Context, r Registration) (rec receipt.Receipt, fresh bool, err error)
 
 	// OpenSessions calls visit for every open session. What visit does is not part of the transaction, and visit may
 	// call the store. A session whose row is damaged is passed with its account and ID and ErrDamaged.
 	OpenSessions(ctx context.Context, visit func(s Session, damage error) error) error
 }
+
+// IdleSession is how long nothing must have been appended to a session before it may be ended to make room for another.
+const IdleSession = time.Hour
 
 // MaxTokens bounds the number of tokens of one server.
 const MaxTokens = 100_000

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/fieldgw/fieldgw/internal/durable"
 	"github.com/fieldgw/fieldgw/internal/receipt"
@@ -25,7 +26,7 @@ func spoil(t *testing.T, e *Embedded, bucket, account, id string) {
 
 func testReservation(id string) Reservation {
 	return Reservation{
-		By: Identity{Account: "acme", Device: "d"}, ID: id, Room: 1 << 20, MaxSessions: 10, NewSession: "s-" + id, NewMedia: "m-" + id,
+		By: Identity{Account: "acme", Device: "d"}, ID: id, Room: 1 << 20, MaxSessions: 10, Now: time.Unix(1, 0), NewSession: "s-" + id, NewMedia: "m-" + id,
 		Facts: wire.Reserve{Length: 3, SHA256: "digest of " + id, Role: wire.RoleOriginal},
 	}
 }
@@ -89,7 +90,7 @@ func TestDamageIsLocal(t *testing.T) {
 	}
 
 	for _, step := range []error{
-		e.Advance(ctx, "acme", "s-c", 0, 3), e.Verified(ctx, "acme", "c", 1),
+		e.Advance(ctx, "acme", "s-c", 0, 3, time.Time{}), e.Verified(ctx, "acme", "c", 1),
 	} {
 		if step != nil {
 			t.Fatal(step)
@@ -101,6 +102,21 @@ func TestDamageIsLocal(t *testing.T) {
 	spoil(t, e, bucketAttachments, "acme", "c")
 	if all, err := e.Registered(ctx, "acme", 0, 10); err != nil || len(all) != 1 || all[0].ID != "c" || all[0].Receipt != nil {
 		t.Errorf("registered: %+v, %v", all, err)
+	}
+
+	if all, err := e.Registered(ctx, "acme", 0, 10); err != nil || all[0].Sequence != 1 {
+		t.Errorf("a damaged row lost its place: %+v, %v", all, err)
+	}
+	spoil(t, e, bucketRegistered, "acme", sequenceKey(1))
+	if all, err := e.Registered(ctx, "acme", 0, 10); err != nil || len(all) != 1 || all[0].Receipt != nil || all[0].Sequence != 1 {
+		t.Errorf("a damaged index row lost its place: %+v, %v", all, err)
+	}
+
+	full := testReservation("d")
+	full.MaxSessions, full.NewSession, full.Now = 2, "s-d", time.Now()
+	spoil(t, e, bucketSessions, "acme", "s-b2")
+	if out, err := reserve(full); err != nil || out.Expired == nil || out.Expired.ID != "s-b2" {
+		t.Errorf("a damaged session keeps its place: %+v, %v", out, err)
 	}
 
 	spoil(t, e, bucketTokens, "acme", string(HashToken("x")))

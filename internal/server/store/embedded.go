@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 
 	"github.com/fieldgw/fieldgw/internal/durable"
@@ -154,16 +155,24 @@ func (e *Embedded) Registered(_ context.Context, account string, after uint64, l
 	var found []Attachment
 	err := e.view("list registered attachments", func(tx *store.Tx) error {
 		from := key(account, sequenceKey(after+1))
-		return tx.Bucket(bucketRegistered).Scan(key(account, ""), from, func(_, v []byte, bad error) error {
+		return tx.Bucket(bucketRegistered).Scan(key(account, ""), from, func(k, v []byte, bad error) error {
 			if len(found) == limit {
 				return store.ErrStop
 			}
-			if bad != nil {
-				return nil // nobody can tell any more which attachment it was; it is found by its ID
+			_, text := splitKey(k)
+			sequence, err := strconv.ParseUint(text, 16, 64)
+			if err != nil {
+				return nil // has no place in the list any more; its attachment is found by its ID
 			}
-			a, err := listed(tx, account, string(v))
+			a := Attachment{Account: account} // where nobody can tell any more which attachment it was
+			if bad == nil {
+				if a, err = listed(tx, account, string(v)); err != nil {
+					return err
+				}
+			}
+			a.Sequence = sequence
 			found = append(found, a)
-			return err
+			return nil
 		})
 	})
 	return found, err

@@ -1,8 +1,6 @@
 package store
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -196,178 +194,40 @@ func (f *Files) Discard(account, session string) error {
 	return nil
 }
 
-// Uploads calls visit for every data file of every account.
-func (f *Files) Uploads(visit func(account, session string) error) error {
-	err := f.fs.List(filepath.Join(f.dir, accountsDir), func(account fs.DirEntry) error {
-		if !account.IsDir() {
+// Accounts calls visit for every account that has a directory.
+func (f *Files) Accounts(visit func(account string) error) error {
+	err := f.fs.List(filepath.Join(f.dir, accountsDir), func(entry fs.DirEntry) error {
+		if !entry.IsDir() {
 			return nil
 		}
-		err := f.fs.List(f.uploads(account.Name()), func(file fs.DirEntry) error {
-			return visit(account.Name(), file.Name())
-		})
-		if durable.IsNotExist(err) {
-			return nil
-		}
-		return err
+		return visit(entry.Name())
 	})
 	if err != nil && !durable.IsNotExist(err) {
-		return fmt.Errorf("list uploads: %w", err)
+		return fmt.Errorf("list accounts: %w", err)
 	}
 	return nil
 }
 
-// Content is what the server itself found by reading stored bytes.
-type Content struct {
-	Length int64
-	SHA256 string
-}
-
-// sumBuffer is the size of a read while hashing, in bytes.
-const sumBuffer = 256 << 10
-
-// Measure reads a session's whole data file from the medium, as far as the kernel lets go of its cache, and returns its
-// length and digest. A session of no bytes may have no file. When the file is missing because a crash came between
-// Keep and its record, the content under the declared digest is read in its place. goOn is asked before each read;
-// its error ends the work. Errors: ErrLost when there is neither.
-func (f *Files) Measure(s Session, sha string, goOn func() error) (Content, error) {
-	file, err := f.fs.OpenRead(f.upload(s.Account, s.ID))
-	if durable.IsNotExist(err) {
-		file, err = f.fs.OpenRead(f.blob(s.Account, sha))
-	}
-	if durable.IsNotExist(err) {
-		if s.Length == 0 {
-			return Content{SHA256: hex.EncodeToString(sha256.New().Sum(nil))}, nil
-		}
-		return Content{}, fmt.Errorf("measure upload %s: %w", s.ID, ErrLost)
-	}
-	if err != nil {
-		return Content{}, fmt.Errorf("measure upload: %w", err)
-	}
-	return measure(file, goOn)
-}
-
-// MeasureContent reads the account's content under a digest, as Measure does. Errors: ErrLost when it is missing.
-func (f *Files) MeasureContent(account, sha string, goOn func() error) (Content, error) {
-	file, err := f.fs.OpenRead(f.blob(account, sha))
-	if durable.IsNotExist(err) {
-		return Content{}, fmt.Errorf("measure content %s: %w", sha, ErrLost)
-	}
-	if err != nil {
-		return Content{}, fmt.Errorf("measure content: %w", err)
-	}
-	return measure(file, goOn)
-}
-
-func measure(file *durable.File, goOn func() error) (c Content, err error) {
-	defer func() { err = errors.Join(err, file.Close()) }()
-	_ = file.DropCache() // advice: where it is not taken, the cache holds what was fsynced
-	sum, buf := sha256.New(), make([]byte, sumBuffer)
-	for {
-		if err := goOn(); err != nil {
-			return Content{}, err
-		}
-		n, err := file.Read(buf)
-		c.Length += int64(n)
-		sum.Write(buf[:n])
-		if errors.Is(err, io.EOF) {
-			c.SHA256 = hex.EncodeToString(sum.Sum(nil))
-			return c, nil
-		}
-		if err != nil {
-			return Content{}, fmt.Errorf("measure: %w", err)
-		}
-	}
-}
-
-// Keep makes a session's measured data file the account's content under its digest, durably, and leaves one file when
-// the content is there already. It may be repeated after a crash at any point. Replaced reports that a file of another
-// length stood in the content's place. Errors: ErrLost when the data file cannot be made durable and must be discarded.
-func (f *Files) Keep(account, session string, c Content) (replaced bool, err error) {
-	from, to := f.upload(account, session), f.blob(account, c.SHA256)
-	if err := f.prepare(account); err != nil {
-		return false, err
-	}
-	shard := filepath.Dir(to)
-	if err := f.fs.MkdirAll(shard, dirMode); err != nil {
-		return false, fmt.Errorf("keep content: %w", err)
-	}
-	if replaced, err = f.move(account, from, to, c.Length); err != nil {
-		return false, fmt.Errorf("keep content %s: %w", c.SHA256, err)
-	}
-	if err := f.fs.SyncDirs(shard, filepath.Dir(shard), f.uploads(account)); err != nil {
-		return false, fmt.Errorf("keep content %s: %w", c.SHA256, err)
-	}
-	return replaced, nil
-}
-
-func (f *Files) move(account, from, to string, length int64) (replaced bool, err error) {
-	present, err := f.whole(to, length)
-	if err != nil {
-		return false, err
-	}
-	file, err := f.fs.OpenWrite(from)
+// Empty reports whether there is nothing at all of any account: no content, no upload, no directory for them.
+func (f *Files) Empty() (bool, error) {
+	err := f.fs.List(filepath.Join(f.dir, accountsDir), func(fs.DirEntry) error { return errFound })
 	switch {
-	case durable.IsNotExist(err) && present:
-		return false, nil // moved before a crash
-	case durable.IsNotExist(err) && length == 0:
-		file, err = f.fs.Create(from, fileMode)
-	}
-	if err != nil {
-		return false, err
-	}
-	if err := errors.Join(file.Sync(), file.Close()); err != nil {
-		return false, fmt.Errorf("%w: %w", ErrLost, err)
-	}
-	if present {
-		return false, f.fs.Remove(from)
-	}
-	if err := f.fs.RenameNew(from, to); !durable.IsExist(err) {
-		return false, err
-	}
-	// Another attachment of the same content was faster, or a damaged file of another length stands there.
-	if present, err := f.whole(to, length); err != nil || present {
-		return false, errors.Join(err, f.fs.Remove(from))
-	}
-	return true, f.fs.Rename(from, to)
-}
-
-// whole reports whether a regular file of this length stands at path.
-func (f *Files) whole(path string, length int64) (bool, error) {
-	info, err := f.fs.Lstat(path)
-	if durable.IsNotExist(err) {
+	case errors.Is(err, errFound):
 		return false, nil
+	case err == nil, durable.IsNotExist(err):
+		return true, nil
 	}
-	if err != nil {
-		return false, err
-	}
-	return info.Mode().IsRegular() && info.Size() == length, nil
+	return false, fmt.Errorf("list accounts: %w", err)
 }
 
-// Stored reports whether the account holds a content file of this digest and length. It does not read the bytes.
-func (f *Files) Stored(account, sha string, length int64) (bool, error) {
-	ok, err := f.whole(f.blob(account, sha), length)
-	if err != nil {
-		return false, fmt.Errorf("look for content %s: %w", sha, err)
-	}
-	return ok, nil
-}
+// errFound ends the walk of Empty.
+var errFound = errors.New("found")
 
-// OpenContent opens the account's content under a digest for reading. Errors: ErrLost when it is missing or has another
-// length.
-func (f *Files) OpenContent(account, sha string, length int64) (*durable.File, error) {
-	file, err := f.fs.OpenRead(f.blob(account, sha))
-	if durable.IsNotExist(err) {
-		return nil, fmt.Errorf("open content %s: %w", sha, ErrLost)
+// Uploads calls visit for every data file of an account.
+func (f *Files) Uploads(account string, visit func(session string) error) error {
+	err := f.fs.List(f.uploads(account), func(file fs.DirEntry) error { return visit(file.Name()) })
+	if err != nil && !durable.IsNotExist(err) {
+		return fmt.Errorf("list uploads: %w", err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("open content: %w", err)
-	}
-	info, err := file.Stat()
-	if err == nil && info.Size() != length {
-		err = fmt.Errorf("%d bytes, %d registered: %w", info.Size(), length, ErrLost)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open content %s: %w", sha, err), file.Close())
-	}
-	return file, nil
+	return nil
 }

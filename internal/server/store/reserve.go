@@ -44,15 +44,16 @@ func reserve(tx *store.Tx, r Reservation) (Reserved, error) {
 	if err != nil {
 		return Reserved{}, err
 	}
+	var expired *Session
 	if a.reopen(open, r.Stored && media.matches(r.Facts), r.Stored) {
-		if open, err = newSession(tx, &a, r); err != nil {
+		if open, expired, err = newSession(tx, &a, r); err != nil {
 			return Reserved{}, err
 		}
 	}
 	if a.State != wire.StateReserved {
 		open = nil
 	}
-	out := Reserved{Attachment: a, Session: open, Created: created}
+	out := Reserved{Attachment: a, Session: open, Created: created, Expired: expired}
 	if reflect.DeepEqual(before, a) {
 		return out, nil // a repetition that changes nothing costs no commit
 	}
@@ -91,34 +92,84 @@ func openSession(tx *store.Tx, a Attachment) (*Session, error) {
 	return &s, nil
 }
 
-// newSession retires what session the attachment had and opens the one of its present generation.
-func newSession(tx *store.Tx, a *Attachment, r Reservation) (*Session, error) {
+// newSession retires what session the attachment had and opens the one of its present generation. It returns the other
+// attachment's session that had to make room, if one had.
+func newSession(tx *store.Tx, a *Attachment, r Reservation) (opened, expired *Session, err error) {
 	if a.Facts.Length > r.Room {
-		return nil, fmt.Errorf("open session: %d bytes wanted, %d to give: %w", a.Facts.Length, r.Room, ErrFull)
+		return nil, nil, fmt.Errorf("open session: %d bytes wanted, %d to give: %w", a.Facts.Length, r.Room, ErrFull)
 	}
 	if err := endSession(tx, *a, SessionVoid); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	open := 0
-	err := tx.Bucket(bucketOpen).Scan(key(a.Account, ""), nil, func(_, _ []byte, _ error) error {
-		open++
-		if open >= r.MaxSessions {
-			return ErrTooManySessions
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("open session: %w", err)
+	if expired, err = makeRoom(tx, r); err != nil {
+		return nil, nil, fmt.Errorf("open session: %w", err)
 	}
 	a.Session = r.NewSession
 	s := &Session{
 		ID: r.NewSession, Account: a.Account, AttachmentID: a.ID, Generation: a.Generation,
-		Length: a.Facts.Length, State: SessionOpen,
+		Length: a.Facts.Length, State: SessionOpen, AppendedAt: r.Now,
 	}
 	if err := put(tx, bucketSessions, s.Account, s.ID, s); err != nil {
+		return nil, nil, err
+	}
+	return s, expired, tx.Bucket(bucketOpen).Put(key(s.Account, s.ID), []byte(a.ID))
+}
+
+// makeRoom ends the session without an append for the longest time where the account has its largest number of them. A
+// session whose row is damaged takes no bytes and goes first.
+func makeRoom(tx *store.Tx, r Reservation) (*Session, error) {
+	account, b, open := r.By.Account, tx.Bucket(bucketOpen), 0
+	err := b.Scan(key(account, ""), nil, func(_, _ []byte, _ error) error {
+		if open++; open >= r.MaxSessions {
+			return store.ErrStop
+		}
+		return nil
+	})
+	if err != nil || open < r.MaxSessions {
 		return nil, err
 	}
-	return s, tx.Bucket(bucketOpen).Put(key(s.Account, s.ID), []byte(a.ID))
+	var oldest *Session
+	err = b.Scan(key(account, ""), nil, func(k, v []byte, _ error) error {
+		_, id := splitKey(k)
+		if r.Busy != nil && r.Busy(id) {
+			return nil
+		}
+		s, err := get[Session](tx, bucketSessions, account, id)
+		switch {
+		case errors.Is(err, store.ErrBadValue), errors.Is(err, ErrNotFound):
+			s = Session{ID: id, Account: account, AttachmentID: string(v)}
+		case err != nil:
+			return err
+		}
+		if oldest == nil || s.AppendedAt.Before(oldest.AppendedAt) {
+			oldest = &s
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if oldest == nil || !oldest.idle(r.Now) {
+		return nil, ErrTooManySessions
+	}
+	return oldest, expire(tx, oldest)
+}
+
+// expire voids a session and, where that is still its session, notes why with the attachment.
+func expire(tx *store.Tx, s *Session) error {
+	a, err := get[Attachment](tx, bucketAttachments, s.Account, s.AttachmentID)
+	switch {
+	case errors.Is(err, store.ErrBadValue), errors.Is(err, ErrNotFound), err == nil && a.Session != s.ID:
+		return closeSession(tx, s, SessionVoid)
+	case err != nil:
+		return err
+	}
+	s.Generation, s.Length = a.Generation, a.Facts.Length
+	if err := closeSession(tx, s, SessionVoid); err != nil {
+		return err
+	}
+	a.State, a.Session, a.Void = wire.StateReserved, "", VoidExpired
+	return put(tx, bucketAttachments, a.Account, a.ID, a)
 }
 
 // endSession takes the attachment's session, if any, out of the open ones and leaves it in the state given. A damaged
@@ -136,6 +187,11 @@ func endSession(tx *store.Tx, a Attachment, state SessionState) error {
 	case err != nil:
 		return err
 	}
+	return closeSession(tx, &s, state)
+}
+
+// closeSession takes a session out of the open ones and leaves it in the state given.
+func closeSession(tx *store.Tx, s *Session, state SessionState) error {
 	s.State = state
 	if err := put(tx, bucketSessions, s.Account, s.ID, s); err != nil {
 		return err

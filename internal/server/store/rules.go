@@ -2,12 +2,24 @@ package store
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
+
+// A receipt is a promise, and an identity has one. These functions keep it so when a content is lost after registration,
+// by a damaged disk or by somebody's hand:
+//
+//   - The first registration fixes the receipt, the facts, the parent and the place in the list. None of them changes
+//     any more but for a server ID that was unknown; neither a loss nor a second delivery makes another receipt or another
+//     place.
+//   - While the content is not there, nothing pretends that it is: the attachment is not listed, its registration is not
+//     repeated, and a reservation opens the next generation, in state reserved and with the receipt kept aside.
+//   - When the bytes are back and verified, a registration with the same parent brings the state registered and the very
+//     same receipt back. So does an operator's reading that finds the content sound.
 
 // newAttachment is the record of an ID that is seen for the first time. It needs bytes until decided otherwise.
 func newAttachment(r Reservation, mediaID string) Attachment {
@@ -34,7 +46,7 @@ func (a *Attachment) replay(r Reservation) error {
 	if f.Length != r.Facts.Length || f.SHA256 != r.Facts.SHA256 || f.Role != r.Facts.Role {
 		return fmt.Errorf("reserve %s: %w", a.ID, ErrConflict)
 	}
-	if a.State == wire.StateRegistered {
+	if a.Receipt != nil {
 		return nil
 	}
 	a.Facts = r.Facts
@@ -50,13 +62,11 @@ func (a *Attachment) hold(device string, now time.Time) {
 }
 
 // reopen says what a reservation does to the attachment's bytes. open is the current session if it still takes bytes;
-// known says that the server itself hashed this content and registered it, and that its file is there. It returns true
-// where a new session must be opened; Generation counts it already.
+// known says that the server itself hashed this content and registered it, and that its file is sound (stored). It returns
+// true where a new session must be opened; Generation counts it already.
 func (a *Attachment) reopen(open *Session, known, stored bool) bool {
 	switch {
-	case a.State == wire.StateRegistered:
-		return false
-	case a.State == wire.StateVerified && stored:
+	case a.State != wire.StateReserved && stored:
 		return false
 	case a.State == wire.StateReserved && open != nil:
 		return false
@@ -70,6 +80,23 @@ func (a *Attachment) reopen(open *Session, known, stored bool) bool {
 	return true
 }
 
+// audit follows what reading the content back showed and reports whether that changed the record.
+func (a *Attachment) audit(sound bool) (changed bool) {
+	switch {
+	case sound && a.Receipt != nil && a.State != wire.StateRegistered:
+		a.State, a.Void = wire.StateRegistered, ""
+	case !sound && a.State != wire.StateReserved:
+		a.State, a.Void = wire.StateReserved, VoidLost
+	default:
+		return false
+	}
+	return true
+}
+
+// idle reports whether the session may be ended at the time now to make room. One without a time is older than the
+// record of it.
+func (s Session) idle(now time.Time) bool { return now.Sub(s.AppendedAt) > IdleSession }
+
 // matches reports whether the media item is a content that this server hashed and registered, of this length.
 func (m Media) matches(f wire.Reserve) bool {
 	return m.State == MediaReady && m.SHA256 == f.SHA256 && m.Length == f.Length
@@ -78,15 +105,20 @@ func (m Media) matches(f wire.Reserve) bool {
 // register makes the receipt of a verified attachment, or completes the one it has. Changed tells whether the record
 // must be written; fresh that the attachment was not registered before.
 func (a *Attachment) register(r Registration, server string) (changed, fresh bool, err error) {
-	if a.State == wire.StateRegistered {
-		changed, err = completeParent(&a.Receipt.Parent, r.Parent)
-		return changed, false, err
-	}
-	if a.State != wire.StateVerified {
-		if err := a.Void.Err(); err != nil {
-			return false, false, fmt.Errorf("register %s: %w", a.ID, err)
+	if a.State == wire.StateReserved {
+		err := a.Void.Err()
+		if err == nil || a.Receipt != nil && errors.Is(err, ErrGone) {
+			err = ErrNotVerified
 		}
-		return false, false, fmt.Errorf("register %s: %w", a.ID, ErrNotVerified)
+		return false, false, fmt.Errorf("register %s: %w", a.ID, err)
+	}
+	if a.Receipt != nil {
+		if changed, err = completeParent(&a.Receipt.Parent, r.Parent); err != nil {
+			return false, false, err
+		}
+		changed = changed || a.State != wire.StateRegistered
+		a.State = wire.StateRegistered
+		return changed, false, nil
 	}
 	a.hold(r.By.Device, r.Now)
 	a.State = wire.StateRegistered

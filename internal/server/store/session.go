@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/store"
@@ -20,7 +21,7 @@ func (e *Embedded) Session(_ context.Context, account, id string) (s Session, er
 }
 
 // Advance confirms bytes.
-func (e *Embedded) Advance(ctx context.Context, account, session string, from, to int64) error {
+func (e *Embedded) Advance(ctx context.Context, account, session string, from, to int64, now time.Time) error {
 	return e.update(ctx, "confirm offset", func(tx *store.Tx) error {
 		s, err := get[Session](tx, bucketSessions, account, session)
 		switch {
@@ -31,7 +32,7 @@ func (e *Embedded) Advance(ctx context.Context, account, session string, from, t
 		case s.State != SessionOpen || s.Offset != from || to <= from || to > s.Length:
 			return fmt.Errorf("%d to %d, confirmed are %d of %d: %w", from, to, s.Offset, s.Length, ErrOffset)
 		}
-		s.Offset = to
+		s.Offset, s.AppendedAt = to, now
 		return put(tx, bucketSessions, account, session, s)
 	})
 }
@@ -83,6 +84,21 @@ func (e *Embedded) Verified(ctx context.Context, account, id string, generation 
 		a.State = wire.StateVerified
 		return put(tx, bucketAttachments, account, id, a)
 	})
+}
+
+// Audit records what reading a content back showed.
+func (e *Embedded) Audit(ctx context.Context, account, id string, sound bool) (a Attachment, err error) {
+	err = e.update(ctx, "record audit of "+id, func(tx *store.Tx) error {
+		if a, err = get[Attachment](tx, bucketAttachments, account, id); err != nil || !a.audit(sound) {
+			return err
+		}
+		if err := endSession(tx, a, SessionVoid); err != nil {
+			return err
+		}
+		a.Session = ""
+		return put(tx, bucketAttachments, account, id, a)
+	})
+	return a, err
 }
 
 // Register binds a verified attachment.

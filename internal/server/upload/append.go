@@ -61,15 +61,27 @@ func (e *Engine) Append(ctx context.Context, who store.Identity, session string,
 	return to, e.verifyLast(ctx, s)
 }
 
-// Session returns a session that still answers. Errors: store.ErrNotFound, store.ErrGone for one that is void or whose
-// record is damaged.
+// Session returns a session that still answers, with an offset whose bytes are there. Errors: store.ErrNotFound,
+// store.ErrGone for one that is void, whose record is damaged, or whose content is lost since; the file's.
 func (e *Engine) Session(ctx context.Context, who store.Identity, session string) (store.Session, error) {
 	s, err := e.store.Session(ctx, who.Account, session)
 	switch {
 	case errors.Is(err, store.ErrDamaged):
 		err = errors.Join(store.ErrGone, err)
-	case err == nil && s.State == store.SessionVoid:
+	case err == nil && s.State == store.SessionOpen:
+		s, err = e.settled(ctx, s)
+	}
+	if err != nil {
+		return s, err
+	}
+	switch s.State {
+	case store.SessionVoid:
 		err = store.ErrGone
+	case store.SessionComplete:
+		var a store.Attachment
+		if a, err = e.store.Attachment(ctx, s.Account, s.AttachmentID); err == nil {
+			err = e.held(a)
+		}
 	}
 	return s, err
 }
@@ -100,7 +112,7 @@ func (e *Engine) receive(ctx context.Context, s store.Session, p *pace, body Bod
 		return s.Offset, cerr
 	}
 	if n > 0 {
-		if err := e.store.Advance(ctx, s.Account, s.ID, s.Offset, s.Offset+n); err != nil {
+		if err := e.store.Advance(ctx, s.Account, s.ID, s.Offset, s.Offset+n, e.now()); err != nil {
 			return s.Offset, errors.Join(err, broke)
 		}
 	}

@@ -31,28 +31,36 @@ type Engine struct {
 	store  store.Store
 	files  *store.Files
 	limits Limits
+	now    func() time.Time
 	log    *slog.Logger
 
+	contents contents
 	flight   singleflight.Group
 	reading  chan struct{} // one element for each verification under way
 	buffers  sync.Pool
 	stopping chan struct{} // closed by Cut
 
-	mu      sync.Mutex
-	refuse  bool
-	moving  map[string]*pace // by account and session
-	devices map[string]int   // moving appends by account and device
+	settling  sync.Mutex // held while an unsettled session is settled
+	unsettled sync.Map   // account and session, of those that Recover could not settle
+
+	mu        sync.Mutex
+	refuse    bool
+	moving    map[string]*pace // by account and session
+	verifying map[string]bool  // by account and session
+	devices   map[string]int   // moving appends by account and device
 }
 
-// New returns an engine over records and files. It starts nothing.
-func New(records store.Store, files *store.Files, limits Limits, log *slog.Logger) *Engine {
+// New returns an engine over records and files; now is the time that goes into records. It starts nothing.
+func New(records store.Store, files *store.Files, limits Limits, now func() time.Time, log *slog.Logger) *Engine {
 	return &Engine{
-		store: records, files: files, limits: limits, log: log,
-		reading:  make(chan struct{}, limits.Verifications),
-		buffers:  sync.Pool{New: func() any { return new([copyBuffer]byte) }},
-		stopping: make(chan struct{}),
-		moving:   map[string]*pace{},
-		devices:  map[string]int{},
+		store: records, files: files, limits: limits, now: now, log: log,
+		reading:   make(chan struct{}, limits.Verifications),
+		buffers:   sync.Pool{New: func() any { return new([copyBuffer]byte) }},
+		stopping:  make(chan struct{}),
+		contents:  contents{known: map[string]finding{}},
+		moving:    map[string]*pace{},
+		verifying: map[string]bool{},
+		devices:   map[string]int{},
 	}
 }
 
@@ -84,6 +92,21 @@ func (e *Engine) claim(who store.Identity, session string, p *pace) (release fun
 	}, nil
 }
 
+// Busy reports whether an append to the session moves, or its bytes are being verified.
+func (e *Engine) Busy(account, session string) bool {
+	at := account + "/" + session
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.moving[at] != nil || e.verifying[at]
+}
+
+// Expired does what is left to do after a session was ended to make room for another: it removes the data file.
+func (e *Engine) Expired(s store.Session) {
+	e.log.Warn("idle upload session was ended to make room for another, its confirmed bytes are discarded",
+		attachmentAttrs(s.Account, s.AttachmentID, slog.Int(logging.KeyAttempt, s.Generation), slog.Int64(logging.KeyOffset, s.Offset))...)
+	e.discard(s)
+}
+
 // Refuse makes every new append fail with ErrStopping; those that move go on.
 func (e *Engine) Refuse() {
 	e.mu.Lock()
@@ -110,15 +133,6 @@ func (e *Engine) Cut() error {
 	return errors.Join(errs...)
 }
 
-// Lost ends a verified attachment's claim to bytes whose file is missing: its device must send them again. It returns
-// store.ErrGone when that is recorded.
-func (e *Engine) Lost(ctx context.Context, a store.Attachment) error {
-	s := store.Session{
-		ID: a.Session, Account: a.Account, AttachmentID: a.ID, Generation: a.Generation, Length: a.Facts.Length, Offset: a.Facts.Length,
-	}
-	return e.lose(ctx, s, store.ErrLost)
-}
-
 // lose ends a session whose bytes are missing or cannot be trusted, and returns store.ErrGone when that is recorded.
 func (e *Engine) lose(ctx context.Context, s store.Session, cause error) error {
 	e.log.Error("upload session lost its bytes, the device must send them again", attachmentAttrs(s.Account, s.AttachmentID,
@@ -134,14 +148,15 @@ func (e *Engine) end(ctx context.Context, s store.Session, why store.VoidReason)
 	if err := e.store.Void(ctx, s.Account, s.AttachmentID, s.Generation, why); err != nil {
 		return err
 	}
-	if s.ID == "" {
-		return nil // it was verified without bytes of its own
-	}
+	e.discard(s)
+	return nil
+}
+
+func (e *Engine) discard(s store.Session) {
 	if err := e.files.Discard(s.Account, s.ID); err != nil {
 		e.log.Warn("data file of an ended upload session stays until the next start",
 			attachmentAttrs(s.Account, s.AttachmentID, slog.Any(logging.KeyErr, err))...)
 	}
-	return nil
 }
 
 // attachmentAttrs are the attributes by which a log line names an attachment.

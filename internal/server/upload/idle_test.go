@@ -34,7 +34,7 @@ func newEngine(t *testing.T, length int64) (*Engine, store.Session, func()) {
 		t.Fatal(err)
 	}
 	limits := Limits{MaxAppend: 1 << 20, Idle: 30 * time.Second, AppendsPerDevice: 2, Verifications: 1}
-	return New(records, store.NewFiles(durable.OS(), dir), limits, log), *out.Session, func() {
+	return New(records, store.NewFiles(durable.OS(), dir), limits, time.Now, log), *out.Session, func() {
 		if err := records.Close(); err != nil {
 			t.Error(err)
 		}
@@ -123,7 +123,7 @@ func TestCutVerification(t *testing.T) {
 	if _, err := e.Verify(t.Context(), s.Account, s.AttachmentID); !errors.Is(err, ErrStopping) {
 		t.Errorf("stopped: %v", err)
 	}
-	again := New(e.store, e.files, e.limits, e.log)
+	again := New(e.store, e.files, e.limits, e.now, e.log)
 	if _, err := again.Verify(t.Context(), s.Account, s.AttachmentID); !errors.Is(err, store.ErrDigest) {
 		t.Errorf("at the next start: %v", err)
 	}

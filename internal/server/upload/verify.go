@@ -10,11 +10,11 @@ import (
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
-// Verify makes sure that the attachment is verified or registered, reading its bytes back where that is still to be
-// done, and returns its record. It may be called at any time and any number of times; calls for one attachment share
+// Verify makes sure that the attachment is verified or registered and its content is there, reading its bytes back where
+// that is still to be done, and returns its record. It may be called at any time and any number of times; calls for one attachment share
 // one reading. Errors: store.ErrNotFound, store.ErrNotVerified while bytes are missing, store.ErrDigest when the stored
-// bytes were not the declared ones, store.ErrGone when they are lost, ErrStopping. With store.ErrNotVerified the record
-// is returned too.
+// bytes were not the declared ones, store.ErrGone when they are lost, ErrStopping. With store.ErrNotVerified and
+// store.ErrGone the record is returned too.
 func (e *Engine) Verify(ctx context.Context, account, id string) (store.Attachment, error) {
 	a, _, err := e.unverified(ctx, account, id)
 	if err != nil || a.State != wire.StateReserved {
@@ -37,6 +37,9 @@ func (e *Engine) Verify(ctx context.Context, account, id string) (store.Attachme
 // unverified returns an attachment and, while it is reserved, its session with every byte confirmed.
 func (e *Engine) unverified(ctx context.Context, account, id string) (store.Attachment, store.Session, error) {
 	a, err := e.store.Attachment(ctx, account, id)
+	if err == nil && a.State != wire.StateReserved {
+		err = e.held(a)
+	}
 	if err != nil || a.State != wire.StateReserved {
 		return a, store.Session{}, err
 	}
@@ -55,12 +58,12 @@ func (e *Engine) unverified(ctx context.Context, account, id string) (store.Atta
 
 // verify reads the stored bytes back, makes them the account's content and records that. Each step may be repeated.
 func (e *Engine) verify(ctx context.Context, a store.Attachment, s store.Session) error {
-	select {
-	case e.reading <- struct{}{}:
-		defer func() { <-e.reading }()
-	case <-e.stopping:
-		return ErrStopping
+	defer e.verifies(s)()
+	leave, err := e.slot()
+	if err != nil {
+		return err
 	}
+	defer leave()
 	if err := e.goOn(); err != nil {
 		return err
 	}
@@ -79,13 +82,14 @@ func (e *Engine) verify(ctx context.Context, a store.Attachment, s store.Session
 		}
 		return store.ErrDigest
 	}
-	replaced, err := e.files.Keep(a.Account, s.ID, found)
+	id, replaced, err := e.files.Keep(a.Account, s.ID, found)
 	if errors.Is(err, store.ErrLost) {
 		return e.lose(ctx, s, err)
 	}
 	if err != nil {
 		return err
 	}
+	e.note(a.Account, found.SHA256, finding{id: id, sound: true})
 	if replaced {
 		e.log.Warn("content file of another length was replaced", attachmentAttrs(a.Account, a.ID)...)
 	}
@@ -95,6 +99,19 @@ func (e *Engine) verify(ctx context.Context, a store.Attachment, s store.Session
 	e.log.Info("attachment verified", attachmentAttrs(a.Account, a.ID, slog.Int(logging.KeyAttempt, a.Generation),
 		slog.Int64(logging.KeyBytes, found.Length))...)
 	return nil
+}
+
+// verifies marks a session as being verified until done is called.
+func (e *Engine) verifies(s store.Session) (done func()) {
+	at := s.Account + "/" + s.ID
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.verifying[at] = true
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.verifying, at)
+	}
 }
 
 // goOn ends a reading when the server stops.

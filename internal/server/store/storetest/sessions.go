@@ -16,15 +16,15 @@ import (
 func offsetsOnlyGrow(t *testing.T, s store.Store) {
 	out := reserve(t, s, reservation(t, newID(), facts(1, 10)))
 	id := out.Session.ID
-	must(t, s.Advance(t.Context(), "acme", id, 0, 4))
+	must(t, s.Advance(t.Context(), "acme", id, 0, 4, start))
 	for _, step := range [][2]int64{{0, 4}, {4, 4}, {4, 3}, {4, 11}, {5, 6}} {
-		wantErr(t, s.Advance(t.Context(), "acme", id, step[0], step[1]), store.ErrOffset)
+		wantErr(t, s.Advance(t.Context(), "acme", id, step[0], step[1], start), store.ErrOffset)
 	}
 	got, err := s.Session(t.Context(), "acme", id)
 	if err != nil || got.Offset != 4 || got.State != store.SessionOpen {
 		t.Fatalf("session %+v, %v", got, err)
 	}
-	wantErr(t, s.Advance(t.Context(), "acme", "other", 0, 1), store.ErrNotFound)
+	wantErr(t, s.Advance(t.Context(), "acme", "other", 0, 1, start), store.ErrNotFound)
 }
 
 // After a void session the next reservation opens another one, a generation later; the old one stays void, and late
@@ -32,7 +32,7 @@ func offsetsOnlyGrow(t *testing.T, s store.Store) {
 func voidOpensGeneration(t *testing.T, s store.Store) {
 	id := newID()
 	old := reserve(t, s, reservation(t, id, facts(1, 10)))
-	must(t, s.Advance(t.Context(), "acme", old.Session.ID, 0, 10))
+	must(t, s.Advance(t.Context(), "acme", old.Session.ID, 0, 10, start))
 	must(t, s.Void(t.Context(), "acme", id, 1, store.VoidDigest))
 	must(t, s.Void(t.Context(), "acme", id, 1, store.VoidLost))
 	if a := attachment(t, s, "acme", id); a.Void != store.VoidDigest || a.Session != "" || a.State != wire.StateReserved {
@@ -46,13 +46,131 @@ func voidOpensGeneration(t *testing.T, s store.Store) {
 	}
 	must(t, s.Void(t.Context(), "acme", id, 1, store.VoidLost))
 	wantErr(t, s.Verified(t.Context(), "acme", id, 1), store.ErrGone)
-	wantErr(t, s.Advance(t.Context(), "acme", old.Session.ID, 10, 10), store.ErrGone)
+	wantErr(t, s.Advance(t.Context(), "acme", old.Session.ID, 10, 10, start), store.ErrGone)
 	if got, err := s.Session(t.Context(), "acme", old.Session.ID); err != nil || got.State != store.SessionVoid {
 		t.Fatalf("old session %+v, %v", got, err)
 	}
 	fill(t, s, next)
 	register(t, s, next.Attachment, receipt.Parent{})
 	wantErr(t, s.Void(t.Context(), "acme", id, 2, store.VoidLost), store.ErrState)
+}
+
+// A registered attachment whose content is missing is reserved again by the next reservation or by an audit, with its
+// receipt kept aside; the same registration then gives the same receipt, in the same place of the list.
+func lostAfterRegistration(t *testing.T, s store.Store) {
+	id := newID()
+	first := reserve(t, s, reservation(t, id, facts(1, 10)))
+	fill(t, s, first)
+	parent := receipt.Parent{LocalID: "insp-1"}
+	rec := register(t, s, first.Attachment, parent)
+	place := attachment(t, s, "acme", id).Sequence
+	by := store.Identity{Account: "acme", Device: "tablet-2"}
+	again := func() (receipt.Receipt, error) {
+		rec, fresh, err := s.Register(t.Context(), store.Registration{By: by, ID: id, Parent: parent, Now: start.Add(9 * time.Hour)})
+		if fresh {
+			t.Error("a second registration counts as fresh")
+		}
+		return rec, err
+	}
+	for generation := 2; generation < 4; generation++ {
+		if generation == 3 { // found out by an operator this time
+			a, err := s.Audit(t.Context(), "acme", id, false)
+			if err != nil || a.State != wire.StateReserved || a.Void != store.VoidLost || a.Receipt == nil {
+				t.Fatalf("audit %+v, %v", a, err)
+			}
+			_, err = again()
+			wantErr(t, err, store.ErrNotVerified)
+		}
+		r := reservation(t, id, facts(1, 10))
+		r.By, r.Facts.Filename, r.Facts.Parent.LocalID = by, "other.jpg", "insp-9"
+		out := reserve(t, s, r)
+		a := out.Attachment
+		if out.Session == nil || out.Created || a.Generation != generation || a.State != wire.StateReserved || a.Receipt == nil {
+			t.Fatalf("reserved again: %+v", out)
+		}
+		if a.Facts.Filename != "a.jpg" || a.Facts.Parent.LocalID != "insp-1" || a.Holder != "tablet-1" {
+			t.Fatalf("what the receipt rests on changed: %+v", a)
+		}
+		_, err := again()
+		wantErr(t, err, store.ErrNotVerified)
+		fill(t, s, out)
+		wrong := store.Registration{By: by, ID: id, Parent: receipt.Parent{LocalID: "insp-9"}, Now: start}
+		_, _, err = s.Register(t.Context(), wrong)
+		wantErr(t, err, store.ErrParent)
+		got, err := again()
+		must(t, err)
+		equal(t, got, rec)
+	}
+	list, err := s.Registered(t.Context(), "acme", 0, 10)
+	if err != nil || len(list) != 1 || list[0].Sequence != place || list[0].State != wire.StateRegistered {
+		t.Fatalf("list %+v, %v", list, err)
+	}
+}
+
+// An audit that finds the content sound brings a receipt back without any bytes, and ends the session that was to take
+// them; it registers nothing that never was.
+func auditRestores(t *testing.T, s store.Store) {
+	id := newID()
+	first := reserve(t, s, reservation(t, id, facts(1, 10)))
+	fill(t, s, first)
+	if a, err := s.Audit(t.Context(), "acme", id, true); err != nil || a.State != wire.StateVerified {
+		t.Fatalf("audit before the registration: %+v, %v", a, err)
+	}
+	rec := register(t, s, first.Attachment, receipt.Parent{})
+	out := reserve(t, s, reservation(t, id, facts(1, 10)))
+	a, err := s.Audit(t.Context(), "acme", id, true)
+	if err != nil || a.State != wire.StateRegistered || a.Session != "" {
+		t.Fatalf("audit %+v, %v", a, err)
+	}
+	equal(t, *a.Receipt, rec)
+	wantErr(t, s.Advance(t.Context(), "acme", out.Session.ID, 0, 1, start), store.ErrGone)
+	_, err = s.Audit(t.Context(), "acme", newID(), true)
+	wantErr(t, err, store.ErrNotFound)
+}
+
+// At the largest number of sessions the one without an append for the longest time makes room, if that is long enough and
+// it is not busy; its attachment is void until reserved again.
+func idleSessionsMakeRoom(t *testing.T, s store.Store) {
+	const limit = 3
+	var held []store.Reserved
+	at := func(n int, now time.Time) store.Reservation {
+		r := reservation(t, newID(), facts(n, 10))
+		r.Now, r.MaxSessions = now, limit
+		return r
+	}
+	for n := range limit {
+		held = append(held, reserve(t, s, at(n, start.Add(time.Duration(n)*time.Minute))))
+	}
+	// The oldest one moved last.
+	moved := start.Add(30 * time.Minute)
+	must(t, s.Advance(t.Context(), "acme", held[0].Session.ID, 0, 4, moved))
+	_, err := s.Reserve(t.Context(), at(10, start.Add(time.Minute+store.IdleSession)))
+	wantErr(t, err, store.ErrTooManySessions)
+	late := at(11, start.Add(3*time.Minute+store.IdleSession))
+	late.Busy = func(id string) bool { return id == held[1].Session.ID }
+	out := reserve(t, s, late)
+	if out.Expired == nil || out.Expired.ID != held[2].Session.ID || out.Session == nil {
+		t.Fatalf("%+v, expired %+v", out, out.Expired)
+	}
+	if a := attachment(t, s, "acme", held[2].Attachment.ID); a.Void != store.VoidExpired || a.Session != "" || a.State != wire.StateReserved {
+		t.Fatalf("its attachment %+v", a)
+	}
+	wantErr(t, s.Advance(t.Context(), "acme", held[2].Session.ID, 0, 1, start), store.ErrGone)
+	late = at(12, moved.Add(time.Second+store.IdleSession))
+	if out = reserve(t, s, late); out.Expired == nil || out.Expired.ID != held[1].Session.ID {
+		t.Fatalf("second, expired %+v", out.Expired)
+	}
+	late = at(13, moved.Add(time.Second+store.IdleSession))
+	if out = reserve(t, s, late); out.Expired == nil || out.Expired.ID != held[0].Session.ID || out.Expired.Offset != 4 {
+		t.Fatalf("third, expired %+v", out.Expired)
+	}
+	_, err = s.Reserve(t.Context(), at(14, moved.Add(time.Second+store.IdleSession)))
+	wantErr(t, err, store.ErrTooManySessions)
+	again := reservation(t, held[2].Attachment.ID, facts(2, 10))
+	again.Now = moved
+	if out = reserve(t, s, again); out.Session == nil || out.Attachment.Generation != 2 || out.Attachment.Void != "" {
+		t.Fatalf("reserved again %+v", out)
+	}
 }
 
 // A verified attachment whose content file is missing needs its bytes again; the session that brought them is void.
@@ -78,11 +196,11 @@ func lostContent(t *testing.T, s store.Store) {
 func verifiedNeedsAllBytes(t *testing.T, s store.Store) {
 	id := newID()
 	out := reserve(t, s, reservation(t, id, facts(1, 10)))
-	must(t, s.Advance(t.Context(), "acme", out.Session.ID, 0, 9))
+	must(t, s.Advance(t.Context(), "acme", out.Session.ID, 0, 9, start))
 	wantErr(t, s.Verified(t.Context(), "acme", id, 1), store.ErrNotVerified)
 	wantErr(t, s.Verified(t.Context(), "acme", newID(), 1), store.ErrNotFound)
 	wantErr(t, s.Verified(t.Context(), "acme", id, 2), store.ErrGone)
-	must(t, s.Advance(t.Context(), "acme", out.Session.ID, 9, 10))
+	must(t, s.Advance(t.Context(), "acme", out.Session.ID, 9, 10, start))
 	must(t, s.Verified(t.Context(), "acme", id, 1))
 	must(t, s.Verified(t.Context(), "acme", id, 1))
 	got, err := s.Session(t.Context(), "acme", out.Session.ID)
@@ -216,7 +334,7 @@ func concurrentAdvance(t *testing.T, s store.Store) {
 	results := make([]error, 16)
 	var group sync.WaitGroup
 	for i := range results {
-		group.Go(func() { results[i] = s.Advance(t.Context(), "acme", out.Session.ID, 0, int64(i+1)) })
+		group.Go(func() { results[i] = s.Advance(t.Context(), "acme", out.Session.ID, 0, int64(i+1), start) })
 	}
 	group.Wait()
 	won := int64(0)

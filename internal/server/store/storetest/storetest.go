@@ -31,6 +31,9 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"OffsetsOnlyGrow", offsetsOnlyGrow},
 		{"VoidOpensGeneration", voidOpensGeneration},
 		{"LostContent", lostContent},
+		{"LostAfterRegistration", lostAfterRegistration},
+		{"AuditRestores", auditRestores},
+		{"IdleSessionsMakeRoom", idleSessionsMakeRoom},
 		{"VerifiedNeedsAllBytes", verifiedNeedsAllBytes},
 		{"ReceiptStays", receiptStays},
 		{"RegisterRefuses", registerRefuses},
@@ -100,7 +103,7 @@ func fill(t *testing.T, s store.Store, out store.Reserved) {
 	t.Helper()
 	a := out.Attachment
 	if a.Facts.Length > out.Session.Offset {
-		must(t, s.Advance(t.Context(), a.Account, out.Session.ID, out.Session.Offset, a.Facts.Length))
+		must(t, s.Advance(t.Context(), a.Account, out.Session.ID, out.Session.Offset, a.Facts.Length, start))
 	}
 	must(t, s.Verified(t.Context(), a.Account, a.ID, a.Generation))
 }
@@ -128,7 +131,7 @@ func reserveReplays(t *testing.T, s store.Store) {
 	if !first.Created || first.Session == nil || first.Session.Offset != 0 || first.Attachment.Generation != 1 {
 		t.Fatalf("first: %+v", first)
 	}
-	must(t, s.Advance(t.Context(), "acme", first.Session.ID, 0, 4))
+	must(t, s.Advance(t.Context(), "acme", first.Session.ID, 0, 4, start))
 	f := facts(1, 10)
 	f.Filename, f.Parent.ServerID = "renamed.jpg", "S-1"
 	again := reserve(t, s, reservation(t, id, f))
@@ -268,7 +271,9 @@ func receiptStays(t *testing.T, s store.Store) {
 	}
 	f := facts(1, 10)
 	f.Parent = receipt.Parent{LocalID: "late"}
-	replay := reserve(t, s, reservation(t, out.Attachment.ID, f))
+	there := reservation(t, out.Attachment.ID, f)
+	there.Stored = true
+	replay := reserve(t, s, there)
 	if replay.Session != nil || replay.Attachment.Facts.Parent.LocalID != "insp-1" {
 		t.Fatalf("a registered attachment changed: %+v", replay.Attachment)
 	}
