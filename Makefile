@@ -4,15 +4,17 @@
 .ONESHELL:
 .SHELLFLAGS   := -euc
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check fuzz killsweep clean needs
+.PHONY: help build demo test check fuzz sim killsweep powercut clean needs
 
 GO       ?= go
 GO_MIN   := 1.26
 FUZZTIME ?= 10s
 EVERY    ?= 1
+CUTS     ?= 60
+WORLDS   ?= 5000
 
 # What tests use beyond Go. A test that misses one of them says so in the summary.
-TEST_PACKAGES := gcc libc6-dev poppler-utils qpdf strace xfsprogs e2fsprogs
+TEST_PACKAGES := gcc libc6-dev poppler-utils qpdf strace xfsprogs e2fsprogs btrfs-progs
 APT           := DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300
 
 INTERNAL = github.com/fieldgw/fieldgw/internal
@@ -59,6 +61,16 @@ test: needs ## all tests, and a summary of what could not be run; root on Debian
 
 killsweep: needs ## kill both programs at every one of their operations (EVERY=1, SEED=…): about a quarter of an hour
 	@$(GO) run ./test/killsweep -target both -every $(EVERY) $${SEED:+-seed $$SEED}
+
+powercut: needs ## cut the power CUTS (60) times under the real programs, explore crash states, lose writes; root (SEED=…)
+	@seed=$${SEED:+-seed $$SEED}
+	$(GO) run ./test/powercut -cuts $(CUTS) $$seed
+	$(GO) run ./test/powercut -explore 200 $$seed
+	$(GO) run ./test/powercut -eio 6 $$seed
+
+sim: needs ## simulate WORLDS (5000) of device, link and server, and as many histories of the queue
+	@$(GO) test -timeout 4h ./internal/daemon -run 'TestSim$$' -sim.seeds $(WORLDS)
+	$(GO) test -timeout 4h ./internal/queue -run TestQueueModel -queue.seeds $(WORLDS)
 
 check: needs ## what CI checks besides the tests: format, vet, staticcheck, house rules, modules, cross builds, scripts
 	@step() { echo "== $$*"; }

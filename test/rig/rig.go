@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -89,16 +90,19 @@ func New(ctx context.Context, o Options) (*Rig, error) {
 	return r, r.StartServer(ctx)
 }
 
+// freePort finds a port that nobody listens on, below those that the kernel hands out by itself (ip_local_port_range,
+// ip(7)): a server that is stopped for a while finds its port free again.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+	var failed error
+	for range 100 {
+		port := 10_000 + rand.IntN(20_000)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			return port, l.Close()
+		}
+		failed = err
 	}
-	addr, ok := l.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0, errors.Join(fmt.Errorf("%T is not a TCP address", l.Addr()), l.Close())
-	}
-	return addr.Port, l.Close()
+	return 0, fmt.Errorf("find a free port: %w", failed)
 }
 
 // Path joins a path to the rig's directory.
