@@ -124,7 +124,7 @@ func TestWriterPausesWithFileOpen(t *testing.T) {
 			}
 			stdout, _, _, err := r.Ctl(t.Context(), "list", "--not-taken")
 			must(t, "list", err)
-			if !strings.Contains(stdout, "still_open") {
+			if !strings.Contains(stdout, "A program still has it open for writing") {
 				t.Errorf("the technician is not told why:\n%s", stdout)
 			}
 			must(t, "close", f.Close())
