@@ -14,7 +14,8 @@ const OpClone Op = "clone"
 var ErrNoClone = errors.New("blocks cannot be shared")
 
 // CloneFrom makes this empty file share all blocks of src (ioctl_ficlone(2)): a copy that costs neither time nor space, as
-// src was at one moment. Durable after Sync. Errors: ErrNoClone, and the caller copies instead; or the kernel's.
+// src was at one moment. Durable after Sync. Errors: ErrNoClone, and the caller copies instead; or the kernel's, which may
+// mean that src could not be written to its own blocks.
 func (f *File) CloneFrom(src *File) error {
 	pass, err := f.fs.begin(OpClone, f.Name(), 0)
 	if err != nil {

@@ -43,8 +43,8 @@ type Intake struct {
 	began   time.Time
 	// active holds the adoptions that some goroutine is working on, and the submissions.
 	active map[string]bool
-	// unsynced holds the sources that failed to sync, by device and inode; they are never moved.
-	unsynced map[[2]uint64]bool
+	// unsynced holds the sources that failed to sync while this process lives; they are never moved.
+	unsynced map[attachment.SourceIdentity]bool
 }
 
 // New returns an Intake; call Recover before the first adoption.
@@ -58,7 +58,7 @@ func New(opts Options) *Intake {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	return &Intake{Options: opts, active: map[string]bool{}, unsynced: map[[2]uint64]bool{}, began: time.Now()}
+	return &Intake{Options: opts, active: map[string]bool{}, unsynced: map[attachment.SourceIdentity]bool{}, began: time.Now()}
 }
 
 // Request is a settled candidate.
@@ -195,13 +195,13 @@ func (in *Intake) letGo(key string) {
 func (in *Intake) distrust(file attachment.SourceIdentity) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.unsynced[[2]uint64{file.Device, file.Inode}] = true
+	in.unsynced[file] = true
 }
 
 func (in *Intake) distrusted(file attachment.SourceIdentity) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.unsynced[[2]uint64{file.Device, file.Inode}]
+	return in.unsynced[file]
 }
 
 // cannotMove reports whether a rename is what will not do, because of another mount, a directory that may not be written

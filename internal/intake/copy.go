@@ -35,13 +35,17 @@ func (a *adoption) copy(ctx context.Context) error {
 		if !a.distrusted(a.req.Identity) {
 			err = f.CloneFrom(a.src)
 		}
-		if errors.Is(err, durable.ErrNoClone) {
-			return copyInto(ctx, f, sourceReader{a.src}, a.proceed)
-		}
 		if err == nil {
 			it.Way = attachment.CustodyClone
+			return nil, nil
 		}
-		return nil, err
+		if !errors.Is(err, durable.ErrNoClone) {
+			a.distrust(a.req.Identity) // the kernel writes the source's pages first, and tells of a failure once
+			if err := f.Truncate(0); err != nil {
+				return nil, err
+			}
+		}
+		return copyInto(ctx, f, sourceReader{a.src}, a.proceed)
 	})
 	if err == nil {
 		err = a.Spool.SyncStaging()

@@ -145,7 +145,7 @@ func (in *Intake) resumeOne(ctx context.Context, it queue.Intake) (Situation, er
 	if situation == DamagedOnlyCopy && it.Way == attachment.CustodyCopy && time.Since(in.began) < in.SourcePatience {
 		return SourceAwaited, nil
 	}
-	if twice, err := in.takenSince(it, ev.sum, committed); err != nil {
+	if twice, err := in.takenSince(ctx, it, ev.sum, committed); err != nil {
 		return "", err
 	} else if twice {
 		situation = CopyRepeatable
@@ -164,7 +164,7 @@ func (in *Intake) resumeOne(ctx context.Context, it queue.Intake) (Situation, er
 
 // takenSince reports whether the source of an unfinished copy was taken by another adoption meanwhile, with the same bytes:
 // committing this one would deliver it twice.
-func (in *Intake) takenSince(it queue.Intake, sum attachment.Fingerprint, committed bool) (bool, error) {
+func (in *Intake) takenSince(ctx context.Context, it queue.Intake, sum attachment.Fingerprint, committed bool) (bool, error) {
 	if committed || it.Way != attachment.CustodyCopy || it.Source.Watch == "" {
 		return false, nil
 	}
@@ -179,7 +179,14 @@ func (in *Intake) takenSince(it queue.Intake, sum attachment.Fingerprint, commit
 	if err != nil || e.Manifest == nil {
 		return false, err
 	}
-	return sum.SHA256 == e.Manifest.SHA256, nil
+	if sum.SHA256 != e.Manifest.SHA256 {
+		return false, nil
+	}
+	if e.Manifest.Condition() == attachment.ShownDelivered {
+		return true, nil
+	}
+	theirs, err := in.look(ctx, other)
+	return theirs.found.Area == spool.Payloads && theirs.sum.SHA256 == sum.SHA256, err
 }
 
 // look finds the bytes of an adoption and reads them.

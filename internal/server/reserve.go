@@ -54,7 +54,7 @@ func (s *Server) reserve(w http.ResponseWriter, r *http.Request, who store.Ident
 }
 
 func (s *Server) reserveFacts(r *http.Request, who store.Identity, id string, facts wire.Reserve) (store.Reserved, error) {
-	stored, err := s.engine.Stored(r.Context(), who.Account, id, facts)
+	stored, seen, err := s.engine.Stored(r.Context(), who.Account, id, facts)
 	if err != nil {
 		return store.Reserved{}, err
 	}
@@ -71,7 +71,7 @@ func (s *Server) reserveFacts(r *http.Request, who store.Identity, id string, fa
 		return store.Reserved{}, err
 	}
 	return s.records.Reserve(r.Context(), store.Reservation{
-		By: who, ID: id, Facts: facts, Now: s.now(), Stored: stored, Room: room - s.limits.KeepFree,
+		By: who, ID: id, Facts: facts, Now: s.now(), Stored: stored, Seen: seen, Room: room - s.limits.KeepFree,
 		MaxSessions: s.limits.SessionsPerAccount, NewSession: session, NewMedia: media,
 		Busy: func(session string) bool { return s.engine.Busy(who.Account, session) },
 	})

@@ -147,6 +147,9 @@ type Reservation struct {
 	// Stored reports that the account's content file of the declared digest and length is there and sound: for a
 	// registered attachment as far as is known, for any other by a reading of this process.
 	Stored bool
+	// Seen is the state for which Stored was found out; empty where there was no attachment. Stored says nothing against
+	// an attachment that was verified or registered since.
+	Seen wire.AttachmentState
 	// Room is how many bytes a new session may promise to take.
 	Room int64
 	// MaxSessions is the largest number of open sessions of the account.

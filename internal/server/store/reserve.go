@@ -45,7 +45,7 @@ func reserve(tx *store.Tx, r Reservation) (Reserved, error) {
 		return Reserved{}, err
 	}
 	var expired *Session
-	if a.reopen(open, r.Stored && media.matches(r.Facts), r.Stored) {
+	if a.reopen(open, r, media) {
 		if open, expired, err = newSession(tx, &a, r); err != nil {
 			return Reserved{}, err
 		}

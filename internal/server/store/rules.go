@@ -62,15 +62,17 @@ func (a *Attachment) hold(device string, now time.Time) {
 }
 
 // reopen says what a reservation does to the attachment's bytes. open is the current session if it still takes bytes;
-// known says that the server itself hashed this content and registered it, and that its file is sound (stored). It returns
-// true where a new session must be opened; Generation counts it already.
-func (a *Attachment) reopen(open *Session, known, stored bool) bool {
+// media is the item of the declared content. It returns true where a new session must be opened; Generation counts it
+// already. A look at the content from before the transaction takes nothing from an attachment that came further since, and
+// gives nothing to one that was thrown back since.
+func (a *Attachment) reopen(open *Session, r Reservation, media Media) bool {
+	since := r.Seen != "" && r.Seen != a.State
 	switch {
-	case a.State != wire.StateReserved && stored:
+	case a.State != wire.StateReserved && (r.Stored || since || r.Seen == ""):
 		return false
 	case a.State == wire.StateReserved && open != nil:
 		return false
-	case known:
+	case r.Stored && !since && media.matches(r.Facts):
 		a.State, a.Session, a.Void = wire.StateVerified, "", ""
 		a.Generation = max(a.Generation, 1)
 		return false

@@ -128,17 +128,23 @@ func (e *Engine) Held(a store.Attachment) (bool, error) {
 
 // Stored reports whether a reservation needs no bytes as far as the content file is concerned. What is registered was
 // promised already: there the file is looked for, as Held does. Whatever would be promised anew rests on Sound.
-func (e *Engine) Stored(ctx context.Context, account, id string, facts wire.Reserve) (bool, error) {
+// seen is the state of the attachment for which that holds, empty where there is none.
+func (e *Engine) Stored(ctx context.Context, account, id string, facts wire.Reserve) (stored bool, seen wire.AttachmentState, err error) {
 	a, err := e.store.Attachment(ctx, account, id)
 	switch {
-	case err != nil && !errors.Is(err, store.ErrNotFound):
-		return false, err
-	case err == nil && a.State == wire.StateRegistered:
-		return e.Held(a)
-	case err == nil && a.State == wire.StateReserved && a.Session != "":
-		return false, nil // it has a session of its own
+	case errors.Is(err, store.ErrNotFound):
+	case err != nil:
+		return false, "", err
+	case a.State == wire.StateRegistered:
+		stored, err = e.Held(a)
+		return stored, a.State, err
+	case a.State == wire.StateReserved && a.Session != "":
+		return false, a.State, nil // it has a session of its own
+	default:
+		seen = a.State
 	}
-	return e.Sound(account, facts.SHA256, facts.Length)
+	stored, err = e.Sound(account, facts.SHA256, facts.Length)
+	return stored, seen, err
 }
 
 // held fails with store.ErrGone where the content of a verified or registered attachment is not there.

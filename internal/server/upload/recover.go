@@ -106,8 +106,15 @@ func (e *Engine) settled(ctx context.Context, s store.Session) (store.Session, e
 	e.settling.Lock()
 	defer e.settling.Unlock()
 	if _, waits := e.unsettled.Load(at); waits {
-		if _, err := e.files.Settle(s.Account, s.ID, s.Offset); errors.Is(err, store.ErrLost) {
-			return s, e.lose(ctx, s, err)
+		_, err := e.files.Settle(s.Account, s.ID, s.Offset)
+		if errors.Is(err, store.ErrLost) {
+			moved, merr := e.moved(ctx, s)
+			if merr != nil {
+				return s, merr
+			}
+			if !moved {
+				return s, e.lose(ctx, s, err)
+			}
 		} else if err != nil {
 			return s, err
 		}

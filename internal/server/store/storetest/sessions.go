@@ -107,6 +107,30 @@ func lostAfterRegistration(t *testing.T, s store.Store) {
 	}
 }
 
+// A reservation whose look at the content is from before the attachment was registered takes nothing from it.
+func lookFromBefore(t *testing.T, s store.Store) {
+	id := newID()
+	first := reserve(t, s, reservation(t, id, facts(1, 10)))
+	fill(t, s, first)
+	stale := reservation(t, id, facts(1, 10))
+	for _, seen := range []wire.AttachmentState{"", wire.StateReserved} {
+		stale.Seen = seen
+		out, err := s.Reserve(t.Context(), stale)
+		if err != nil || out.Session != nil || out.Attachment.State != wire.StateVerified || out.Attachment.Generation != 1 {
+			t.Fatalf("seen %q, verified since: %+v, %v", seen, out, err)
+		}
+	}
+	rec := register(t, s, first.Attachment, receipt.Parent{})
+	for _, seen := range []wire.AttachmentState{"", wire.StateReserved, wire.StateVerified} {
+		stale.Seen = seen
+		out, err := s.Reserve(t.Context(), stale)
+		if err != nil || out.Session != nil || out.Attachment.State != wire.StateRegistered {
+			t.Fatalf("seen %q, registered since: %+v, %v", seen, out, err)
+		}
+		equal(t, *out.Attachment.Receipt, rec)
+	}
+}
+
 // An audit that finds the content sound brings a receipt back without any bytes, and ends the session that was to take
 // them; it registers nothing that never was.
 func auditRestores(t *testing.T, s store.Store) {

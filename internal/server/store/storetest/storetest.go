@@ -32,6 +32,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"VoidOpensGeneration", voidOpensGeneration},
 		{"LostContent", lostContent},
 		{"LostAfterRegistration", lostAfterRegistration},
+		{"LookFromBefore", lookFromBefore},
 		{"AuditRestores", auditRestores},
 		{"IdleSessionsMakeRoom", idleSessionsMakeRoom},
 		{"VerifiedNeedsAllBytes", verifiedNeedsAllBytes},
@@ -75,8 +76,12 @@ func reservation(t *testing.T, id string, f wire.Reserve) store.Reservation {
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
+// reserve reserves after a look at the attachment as it is now.
 func reserve(t *testing.T, s store.Store, r store.Reservation) store.Reserved {
 	t.Helper()
+	if a, err := s.Attachment(t.Context(), r.By.Account, r.ID); err == nil {
+		r.Seen = a.State
+	}
 	out, err := s.Reserve(t.Context(), r)
 	if err != nil {
 		t.Fatalf("reserve %s: %v", r.ID, err)
