@@ -57,7 +57,8 @@ test: needs ## all tests, and a summary of what could not be run; root on Debian
 		unset CGO_ENABLED
 		set -- "$$@" -not-run "race detector, it needs a C compiler: $$(echo "$$problem" | tail -n 1)"
 	fi
-	$(GO) run ./test/summary "$$@" -- $$race -timeout 20m ./...
+	# Without the cache of results: it does not see that a program which a test builds and runs has changed.
+	$(GO) run ./test/summary "$$@" -- $$race -timeout 20m -count=1 ./...
 
 killsweep: needs ## kill both programs at every one of their operations (EVERY=1, SEED=…): about a quarter of an hour
 	@$(GO) run ./test/killsweep -target both -every $(EVERY) $${SEED:+-seed $$SEED}
