@@ -11,6 +11,7 @@ import (
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/buildinfo"
+	"github.com/fieldgw/fieldgw/internal/clock"
 	"github.com/fieldgw/fieldgw/internal/config"
 	"github.com/fieldgw/fieldgw/internal/disk"
 	"github.com/fieldgw/fieldgw/internal/intake"
@@ -51,11 +52,14 @@ func assemble(ctx context.Context, opts Options, acc account, st *store.Store, s
 		opts: opts, cfg: opts.Config, log: log, acc: acc, started: time.Now().UTC(), store: st,
 		queue: queue.New(st, queue.Options{Logger: log}), spool: sp, rebind: make(chan struct{}),
 	}
-	var err error
 	s.storage = newStorage(disk.New(acc.dir, disk.Options{}), s.cfg.Storage)
 	s.storage.refresh(ctx)
+	boot, err := clock.BootID()
+	if err != nil {
+		log.Warn("this boot has no name, so a source that fails to sync is not trusted after the next boot either", slog.Any(logging.KeyErr, err))
+	}
 	s.intake = intake.New(intake.Options{FS: opts.FS, Spool: s.spool, Queue: s.queue, Room: s.storage.room, Logger: log,
-		SourcePatience: s.cfg.Storage.StagingGrace.Std(),
+		SourcePatience: s.cfg.Storage.StagingGrace.Std(), Boot: boot,
 	})
 	if s.watch, err = newWatcher(opts, log); err != nil {
 		return nil, err

@@ -29,6 +29,8 @@ type Options struct {
 	// SourcePatience is how long start-up waits for the source of a half-made copy to be seen again, a card to be mounted,
 	// before it keeps the half as an only copy.
 	SourcePatience time.Duration
+	// Boot names this boot of the machine, empty when that is not known.
+	Boot string
 	// Now gives recorded times; nil means time.Now.
 	Now    func() time.Time
 	Logger *slog.Logger
@@ -43,8 +45,6 @@ type Intake struct {
 	began   time.Time
 	// active holds the adoptions that some goroutine is working on, and the submissions.
 	active map[string]bool
-	// unsynced holds the sources that failed to sync while this process lives; they are never moved.
-	unsynced map[attachment.SourceIdentity]bool
 }
 
 // New returns an Intake; call Recover before the first adoption.
@@ -58,7 +58,7 @@ func New(opts Options) *Intake {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	return &Intake{Options: opts, active: map[string]bool{}, unsynced: map[attachment.SourceIdentity]bool{}, began: time.Now()}
+	return &Intake{Options: opts, active: map[string]bool{}, began: time.Now()}
 }
 
 // Request is a settled candidate.
@@ -132,6 +132,8 @@ type adoption struct {
 	src   *durable.File
 	lease *durable.Lease
 	id    attachment.ID
+	// unsynced: the source failed to sync, now or before. It is neither moved nor cloned: its blocks may not hold its bytes.
+	unsynced bool
 }
 
 func (a *adoption) run(ctx context.Context) (Result, error) {
@@ -153,7 +155,10 @@ func (a *adoption) run(ctx context.Context) (Result, error) {
 	a.hold(string(a.id))
 	defer a.letGo(string(a.id))
 
-	if a.req.Move && a.lease != nil && links == 1 && !a.distrusted(a.req.Identity) {
+	if a.unsynced, err = a.Queue.Unsynced(a.req.Identity); err != nil {
+		return Result{}, err
+	}
+	if a.req.Move && a.lease != nil && links == 1 && !a.unsynced {
 		err := a.move(ctx)
 		if err == nil {
 			return Result{ID: a.id}, nil
@@ -191,17 +196,10 @@ func (in *Intake) letGo(key string) {
 	delete(in.active, key)
 }
 
-// distrust remembers that a file failed to sync.
-func (in *Intake) distrust(file attachment.SourceIdentity) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.unsynced[file] = true
-}
-
-func (in *Intake) distrusted(file attachment.SourceIdentity) bool {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.unsynced[file]
+// distrust records that the source failed to sync, for the attempts of later processes too.
+func (a *adoption) distrust(ctx context.Context) error {
+	a.unsynced = true
+	return storageError(a.Queue.PutUnsynced(ctx, a.req.Identity, a.Boot))
 }
 
 // cannotMove reports whether a rename is what will not do, because of another mount, a directory that may not be written

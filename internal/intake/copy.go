@@ -31,8 +31,8 @@ func (a *adoption) copy(ctx context.Context) error {
 		return errors.Join(notTaken(attachment.NotTakenUnreadable, "", err), a.Queue.DropIntakes(ctx, a.id))
 	}
 	sum, head, err := a.stage(ctx, a.id, func(f *durable.File) (*attachment.Fingerprint, error) {
-		err := durable.ErrNoClone // the blocks of a source that failed to sync are not shared: they may not hold its bytes
-		if !a.distrusted(a.req.Identity) {
+		err := durable.ErrNoClone
+		if !a.unsynced {
 			err = f.CloneFrom(a.src)
 		}
 		if err == nil {
@@ -40,8 +40,8 @@ func (a *adoption) copy(ctx context.Context) error {
 			return nil, nil
 		}
 		if !errors.Is(err, durable.ErrNoClone) {
-			a.distrust(a.req.Identity) // the kernel writes the source's pages first, and tells of a failure once
-			if err := f.Truncate(0); err != nil {
+			// The kernel writes the source's pages first, and tells of a failure once.
+			if err := errors.Join(a.distrust(ctx), f.Truncate(0)); err != nil {
 				return nil, err
 			}
 		}

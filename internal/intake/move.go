@@ -75,7 +75,9 @@ func storageErrorIsFull(err error) bool {
 // hashSource makes the source durable where it is and reads it once, under the lease.
 func (a *adoption) hashSource(ctx context.Context) (attachment.Fingerprint, []byte, error) {
 	if err := a.src.Sync(); err != nil {
-		a.distrust(a.req.Identity)
+		if err := a.distrust(ctx); err != nil {
+			return attachment.Fingerprint{}, nil, err
+		}
 		return attachment.Fingerprint{}, nil, errors.Join(errNotSynced, err)
 	}
 	var head headWriter

@@ -20,6 +20,9 @@ import (
 // it after queue.Recover and before the first adoption.
 func (in *Intake) Recover(ctx context.Context) (Report, error) {
 	report := Report{}
+	if err := in.Queue.ForgetUnsynced(ctx, in.Boot); err != nil {
+		return report, err
+	}
 	if err := in.resume(ctx, report); err != nil {
 		return report, err
 	}

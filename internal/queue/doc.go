@@ -28,4 +28,5 @@
 //	submissions  submission ID              the IDs that it became
 //	channel      name                       the channel's backoff
 //	decisions    name                       a person's standing decision
+//	unsynced     device|inode|size|mtime    boot in which this source failed to sync
 package queue

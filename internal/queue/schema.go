@@ -32,6 +32,7 @@ const (
 	bSubmissions = "submissions"
 	bChannel     = "channel"
 	bDecisions   = "decisions"
+	bUnsynced    = "unsynced"
 )
 
 // Schema describes the queue's file. A change of layout raises Version and adds a migration from the version before.
@@ -41,7 +42,7 @@ func Schema() store.Schema {
 		Version: 1,
 		Buckets: []string{
 			bManifests, bOrder, bTails, bOffsets, bSegments, bReceipts, bErrors, bJournal, bHistory, bDue, bConditions,
-			bChildren, bParents, bCounters, bClaims, bLedger, bReleases, bIntakes, bSubmissions, bChannel, bDecisions,
+			bChildren, bParents, bCounters, bClaims, bLedger, bReleases, bIntakes, bSubmissions, bChannel, bDecisions, bUnsynced,
 		},
 	}
 }
