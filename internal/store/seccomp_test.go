@@ -26,9 +26,19 @@ type answer struct {
 	flags uint32
 }
 
-// failSyscall makes the n-th call of a system call from now on, counted over all threads of this process, fail with errno
-// without being done. It cannot be undone, so it belongs into a child.
+// failSyscall makes the n-th call of a system call from now on fail with errno without being done.
 func failSyscall(nr uint32, n int, errno unix.Errno) error {
+	return holdSyscall(nr, func(count int) unix.Errno {
+		if count == n {
+			return errno
+		}
+		return 0
+	})
+}
+
+// holdSyscall asks hold before each call of a system call from now on, counted over all threads of this process from 1: the
+// call waits for the answer, is done for 0 and else fails with it. It cannot be undone, so it belongs into a child.
+func holdSyscall(nr uint32, hold func(count int) unix.Errno) error {
 	listener, err := notify(nr)
 	if err != nil {
 		return err
@@ -41,7 +51,7 @@ func failSyscall(nr uint32, n int, errno unix.Errno) error {
 				os.Exit(1)
 			}
 			reply := answer{id: call.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
-			if count == n {
+			if errno := hold(count); errno != 0 {
 				reply = answer{id: call.id, errno: -int32(errno)}
 			}
 			if err := ioctl(listener, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&reply)); err != nil {
