@@ -57,6 +57,10 @@ test: needs ## all tests, and a summary of what could not be run; root on Debian
 		unset CGO_ENABLED
 		set -- "$$@" -not-run "race detector, it needs a C compiler: $$(echo "$$problem" | tail -n 1)"
 	fi
+	# Under the race detector, below, only some of these fit into the time.
+	echo "2000 simulated worlds and 1000 histories of the queue"
+	$(GO) test -count=1 ./internal/daemon -run 'TestSim$$' -sim.seeds 2000
+	$(GO) test -count=1 ./internal/queue -run TestQueueModel -queue.seeds 1000
 	# Without the cache of results: it does not see that a program which a test builds and runs has changed.
 	$(GO) run ./test/summary "$$@" -- $$race -timeout 20m -count=1 ./...
 

@@ -166,24 +166,14 @@ func plantRoom(t *testing.T, moment, outage time.Duration, cut int64) {
 	must(t, "verify", r.Verify(t.Context(), record, want))
 }
 
-// watchTruth looks again and again, also while the daemon is down, until ctx ends.
+// watchTruth looks again and again until ctx ends, also while one of the programs is down, and returns the first lie.
 func watchTruth(ctx context.Context, r *rig.Rig) error {
 	for ctx.Err() == nil {
-		_, _, code, err := r.Ctl(ctx, "status")
-		if err != nil || code == 3 {
-			continue
-		}
-		if _, err := r.Truth(ctx); err != nil && ctx.Err() == nil && !down(ctx, r) {
+		if _, err := r.Truth(ctx); errors.Is(err, rig.ErrUntrue) {
 			return err
 		}
 	}
 	return nil
-}
-
-// down reports whether the daemon is not there, which explains any failure to ask it.
-func down(ctx context.Context, r *rig.Rig) bool {
-	_, _, code, err := r.Ctl(ctx, "status")
-	return err != nil || code == 3
 }
 
 func deliverAll(t *testing.T, r *rig.Rig, want map[string]string) {

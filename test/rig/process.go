@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -41,7 +42,8 @@ func (r *Rig) start(ctx context.Context, name string, args ...string) (*Process,
 		return nil, err
 	}
 	defer log.Close()
-	p := &Process{name: name, cmd: exec.Command(filepath.Join(r.Bin, name), args...), done: make(chan struct{})}
+	line := append(append(slices.Clone(r.Under[name]), filepath.Join(r.Bin, name)), args...)
+	p := &Process{name: name, cmd: exec.Command(line[0], line[1:]...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.Env = append(append(os.Environ(), "NOTIFY_SOCKET="+notify), r.Env[name]...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -103,6 +105,9 @@ func (p *Process) Running() bool {
 		return true
 	}
 }
+
+// Ended is closed when the process has ended.
+func (p *Process) Ended() <-chan struct{} { return p.done }
 
 // PID is the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }

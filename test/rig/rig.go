@@ -42,6 +42,9 @@ type Options struct {
 	Uplink string
 	// Env is added to the environment of a program by its name, from its next start on.
 	Env map[string][]string
+	// Under is a command with its arguments that starts a program, by the program's name, from its next start on. It must
+	// become the program (execve(2)), so that the rig kills and stops the program itself.
+	Under map[string][]string
 }
 
 // Rig is a server, a link and a device.
