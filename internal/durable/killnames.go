@@ -90,8 +90,8 @@ func (k *killPoints) after(op Op, path string) string {
 		case isPayload(path, "delivered"):
 			return pointDelivered
 		}
-		// blobs/XX/SHA256 stands beside uploads/.
-		if blobs := filepath.Dir(filepath.Dir(path)); filepath.Base(blobs) == "blobs" {
+		// blobs/XX/SHA256 stands beside uploads/; beside it, with a suffix, what was set aside.
+		if blobs := filepath.Dir(filepath.Dir(path)); filepath.Base(blobs) == "blobs" && filepath.Ext(path) == "" {
 			k.kept[filepath.Join(filepath.Dir(blobs), "uploads")]++
 		}
 	case OpSync:

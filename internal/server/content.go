@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -31,6 +32,9 @@ func (s *Server) content(w http.ResponseWriter, r *http.Request, who store.Ident
 		return
 	}
 	file, err := s.files.OpenContent(a.Account, a.Facts.SHA256, a.Facts.Length)
+	if errors.Is(err, store.ErrLost) {
+		err = errors.Join(store.ErrGone, err)
+	}
 	if err != nil {
 		s.fail(w, r, err)
 		return

@@ -269,6 +269,7 @@ func TestOperatorHeals(t *testing.T) {
 			if ids := r.listed(); len(ids) != 0 {
 				t.Errorf("listed %v", ids)
 			}
+			check(t, os.Rename(r.contentFile(f)+".damaged", r.contentFile(f)))
 			rot(t, r.contentFile(f)) // back to what it was
 			verify(admin.Finding{Sound: true, Length: 10, State: wire.StateRegistered})
 			r.restart()

@@ -7,9 +7,10 @@
 // listed or downloaded. Account and device come from the credential alone.
 //
 // Nothing is promised on the length of a file: where bytes are waived and where a receipt is given for the first time, this
-// process has read the content itself. What was promised before a damage is answered for as long as the file stands and is
-// not known to be damaged; then the device is told that bytes are missing, and gets the very same receipt once they are
-// back (the rules are in store/rules.go).
+// process has read the content itself. What was promised before a damage is answered for as long as the file stands and was
+// not found to be damaged; then the device is told that bytes are missing, and gets the very same receipt once they are
+// back (the rules are in store/rules.go). Damage that any reading found is never forgotten: the file is taken out of its
+// place, and the empty place is what every later process sees.
 //
 // Server is a value that a test can start: New opens and recovers, Handler answers, Run serves until told to stop.
 // Read server.go, then route.go, reserve.go and registration.go.
@@ -42,6 +43,11 @@
 //	1  content file read back, unless this process has done so                              nothing
 //	2* transaction: receipt, media item READY, place in the list                            repeated registration: same receipt
 //	3  answer
+//
+//	a reading finds a content damaged (by reserve, register, verify or an operator)
+//	1  nobody is given the file any more, in this process                                   as if it had not been read
+//	2* file renamed beside its place, directory fsynced                                     no content there, until verify 2
+//	3  answer; an operator's finding: transaction: attachment reserved and void             its receipt stands, 410 until sent again
 //
 //	first start
 //	1  key file, then certificate file (each whole or not at all)                           a key alone is made anew

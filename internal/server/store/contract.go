@@ -230,9 +230,9 @@ type Store interface {
 	Verified(ctx context.Context, account, id string, generation int) error
 	// Audit records what reading an attachment's content back showed, and returns the attachment as it is then. Sound
 	// content makes one that has a receipt registered; unsound content makes a verified or registered one reserved and
-	// void, so that its bytes are taken again. Its current session, if any, is void where the state changes. Errors:
-	// ErrNotFound.
-	Audit(ctx context.Context, account, id string, sound bool) (Attachment, error)
+	// void, so that its bytes are taken again. Where the state changes its current session is void; ended is that session
+	// if it took bytes until then: its data file is of no use any more. Errors: ErrNotFound.
+	Audit(ctx context.Context, account, id string, sound bool) (a Attachment, ended *Session, err error)
 	// Register binds a verified attachment to its parent and returns the receipt, the same at each call but for a
 	// server ID that is filled in later; fresh is false at a replay. Errors: ErrNotFound, ErrNotVerified, ErrParent,
 	// and ErrDigest or ErrGone after a void session, but ErrNotVerified where a receipt exists and the bytes were lost.

@@ -8,6 +8,6 @@
 //
 // What a replayed reserve or registration may change is decided by the pure functions in rules.go, so that every
 // implementation answers alike; storetest holds the suite that an implementation must pass.
-// Read contract.go first, then rules.go, embedded.go, files.go and content.go. The order in which records and bytes are made durable
+// Read contract.go first, then rules.go, embedded.go, files.go, content.go and place.go. The order in which records and bytes are made durable
 // is drawn up in package server.
 package store

@@ -18,10 +18,15 @@ import (
 //
 //	accounts/ACCOUNT/uploads/SESSION     bytes of one open session, from its first append to its verification
 //	accounts/ACCOUNT/blobs/XX/SHA256     one finished content, XX being the first two digits of SHA256; never written again
+//	accounts/ACCOUNT/blobs/XX/SHA256.damaged, SHA256.damaged.2 …
+//	                                     what stood in that place and was found to have other bytes; kept for a person,
+//	                                     nothing reads or removes it
 const (
 	accountsDir = "accounts"
 	uploadsDir  = "uploads"
 	blobsDir    = "blobs"
+
+	damagedSuffix = ".damaged"
 
 	dirMode  = 0o700
 	fileMode = 0o600
@@ -35,6 +40,8 @@ type Files struct {
 	// ready holds the accounts whose directories this process has made durable itself: that a directory is there does
 	// not say so, since the process that made it may have died before it could sync the parent.
 	ready sync.Map
+	// shards holds a *shard for each directory of contents that was used.
+	shards sync.Map
 }
 
 // NewFiles returns the files below the data directory dir. It creates nothing.

@@ -87,9 +87,13 @@ func (e *Embedded) Verified(ctx context.Context, account, id string, generation 
 }
 
 // Audit records what reading a content back showed.
-func (e *Embedded) Audit(ctx context.Context, account, id string, sound bool) (a Attachment, err error) {
+func (e *Embedded) Audit(ctx context.Context, account, id string, sound bool) (a Attachment, ended *Session, err error) {
 	err = e.update(ctx, "record audit of "+id, func(tx *store.Tx) error {
+		ended = nil
 		if a, err = get[Attachment](tx, bucketAttachments, account, id); err != nil || !a.audit(sound) {
+			return err
+		}
+		if ended, err = openSession(tx, a); err != nil {
 			return err
 		}
 		if err := endSession(tx, a, SessionVoid); err != nil {
@@ -98,7 +102,7 @@ func (e *Embedded) Audit(ctx context.Context, account, id string, sound bool) (a
 		a.Session = ""
 		return put(tx, bucketAttachments, account, id, a)
 	})
-	return a, err
+	return a, ended, err
 }
 
 // Register binds a verified attachment.

@@ -112,7 +112,11 @@ func (e *Engine) receive(ctx context.Context, s store.Session, p *pace, body Bod
 		return s.Offset, cerr
 	}
 	if n > 0 {
-		if err := e.store.Advance(ctx, s.Account, s.ID, s.Offset, s.Offset+n, e.now()); err != nil {
+		err := e.store.Advance(ctx, s.Account, s.ID, s.Offset, s.Offset+n, e.now())
+		if errors.Is(err, store.ErrGone) {
+			e.discard(s) // ended meanwhile, when its file may not have been there yet
+		}
+		if err != nil {
 			return s.Offset, errors.Join(err, broke)
 		}
 	}

@@ -4,7 +4,8 @@
 // It promises that an offset in any answer is durable (data fsynced, then recorded, then answered), that an interrupted
 // append keeps and confirms the prefix that arrived, that one session has one append at a time, and that an attachment
 // is verified only from what the server itself read back from its files. It knows which finished contents this process has
-// read, so that neither waived bytes nor a new receipt rest on the length of a file.
+// read, so that neither waived bytes nor a new receipt rest on the length of a file; one that it finds damaged it takes out
+// of its place for good.
 //
 // Read engine.go for who may append, append.go and verify.go for the order of things, content.go for what is known of
 // finished contents, recover.go for what a start does,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/fieldgw/fieldgw/internal/durable"
 	"github.com/fieldgw/fieldgw/internal/logging"
 	"github.com/fieldgw/fieldgw/internal/server/store"
 	"github.com/fieldgw/fieldgw/internal/wire"
@@ -67,7 +68,7 @@ func (e *Engine) verify(ctx context.Context, a store.Attachment, s store.Session
 	if err := e.goOn(); err != nil {
 		return err
 	}
-	found, err := e.files.Measure(s, a.Facts.SHA256, e.goOn)
+	found, err := e.measure(s, a.Facts.SHA256)
 	if errors.Is(err, store.ErrLost) {
 		return e.lose(ctx, s, err)
 	}
@@ -82,23 +83,45 @@ func (e *Engine) verify(ctx context.Context, a store.Attachment, s store.Session
 		}
 		return store.ErrDigest
 	}
-	id, replaced, err := e.files.Keep(a.Account, s.ID, found)
+	id, aside, err := e.files.Keep(a.Account, s.ID, found)
+	if aside != "" {
+		e.log.Warn("file of another length in the place of a content was set aside",
+			attachmentAttrs(a.Account, a.ID, slog.String(logging.KeyPath, aside))...)
+	}
 	if errors.Is(err, store.ErrLost) {
 		return e.lose(ctx, s, err)
 	}
 	if err != nil {
 		return err
 	}
-	e.note(a.Account, found.SHA256, finding{id: id, sound: true})
-	if replaced {
-		e.log.Warn("content file of another length was replaced", attachmentAttrs(a.Account, a.ID)...)
-	}
+	e.contents.note(contentKey(a.Account, found.SHA256), finding{id: id, sound: true})
 	if err := e.store.Verified(ctx, a.Account, a.ID, a.Generation); err != nil {
 		return err
 	}
 	e.log.Info("attachment verified", attachmentAttrs(a.Account, a.ID, slog.Int(logging.KeyAttempt, a.Generation),
 		slog.Int64(logging.KeyBytes, found.Length))...)
 	return nil
+}
+
+// measure reads a session's bytes back: its data file or, where that became the content before a crash and only the record
+// is missing, the content. Errors: store.ErrLost when there is neither, or only a content that is damaged or unreadable.
+func (e *Engine) measure(s store.Session, sha string) (store.Content, error) {
+	found, err := e.files.Measure(s, e.goOn)
+	if !durable.IsNotExist(err) {
+		return found, err
+	}
+	there, _, lerr := e.look(s.Account, sha, s.Length)
+	if lerr != nil {
+		return found, lerr
+	}
+	if !there {
+		return found, err
+	}
+	found, rerr := e.read(s.Account, sha, e.goOn)
+	if rerr == nil && found.SHA256 != sha {
+		rerr = err
+	}
+	return found, rerr
 }
 
 // verifies marks a session as being verified until done is called.

@@ -28,9 +28,9 @@ func lostAfterRegistration(t *testing.T, s store.Store) {
 	}
 	for generation := 2; generation < 4; generation++ {
 		if generation == 3 { // found out by an operator this time
-			a, err := s.Audit(t.Context(), "acme", id, false)
-			if err != nil || a.State != wire.StateReserved || a.Void != store.VoidLost || a.Receipt == nil {
-				t.Fatalf("audit %+v, %v", a, err)
+			a, ended, err := s.Audit(t.Context(), "acme", id, false)
+			if err != nil || a.State != wire.StateReserved || a.Void != store.VoidLost || a.Receipt == nil || ended != nil {
+				t.Fatalf("audit %+v, ended %+v, %v", a, ended, err)
 			}
 			_, err = again()
 			wantErr(t, err, store.ErrNotVerified)
@@ -85,24 +85,31 @@ func lookFromBefore(t *testing.T, s store.Store) {
 	}
 }
 
-// An audit that finds the content sound brings a receipt back without any bytes, and ends the session that was to take
+// An audit that finds the content sound brings a receipt back without any bytes, and ends and names the session that took
 // them; it registers nothing that never was.
 func auditRestores(t *testing.T, s store.Store) {
 	id := newID()
 	first := reserve(t, s, reservation(t, id, facts(1, 10)))
 	fill(t, s, first)
-	if a, err := s.Audit(t.Context(), "acme", id, true); err != nil || a.State != wire.StateVerified {
-		t.Fatalf("audit before the registration: %+v, %v", a, err)
+	if a, ended, err := s.Audit(t.Context(), "acme", id, true); err != nil || a.State != wire.StateVerified || ended != nil {
+		t.Fatalf("audit before the registration: %+v, ended %+v, %v", a, ended, err)
 	}
 	rec := register(t, s, first.Attachment, receipt.Parent{})
 	out := reserve(t, s, reservation(t, id, facts(1, 10)))
-	a, err := s.Audit(t.Context(), "acme", id, true)
+	must(t, s.Advance(t.Context(), "acme", out.Session.ID, 0, 4, start))
+	if a, ended, err := s.Audit(t.Context(), "acme", id, false); err != nil || a.Session != out.Session.ID || ended != nil {
+		t.Fatalf("an audit that changes nothing: %+v, ended %+v, %v", a, ended, err)
+	}
+	a, ended, err := s.Audit(t.Context(), "acme", id, true)
 	if err != nil || a.State != wire.StateRegistered || a.Session != "" {
 		t.Fatalf("audit %+v, %v", a, err)
 	}
+	if ended == nil || ended.ID != out.Session.ID || ended.Account != "acme" || ended.AttachmentID != id || ended.Offset != 4 {
+		t.Fatalf("it ended %+v", ended)
+	}
 	equal(t, *a.Receipt, rec)
-	wantErr(t, s.Advance(t.Context(), "acme", out.Session.ID, 0, 1, start), store.ErrGone)
-	_, err = s.Audit(t.Context(), "acme", newID(), true)
+	wantErr(t, s.Advance(t.Context(), "acme", out.Session.ID, 4, 5, start), store.ErrGone)
+	_, _, err = s.Audit(t.Context(), "acme", newID(), true)
 	wantErr(t, err, store.ErrNotFound)
 }
 
