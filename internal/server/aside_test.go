@@ -239,7 +239,7 @@ func TestManyFindOneDamage(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if asides, err := filepath.Glob(r.contentFile(f) + "*"); err != nil || len(asides) != 1 {
+	if asides, err := filepath.Glob(r.contentFile(f) + "*"); err != nil || len(asides) != 1 || asides[0] != r.contentFile(f)+".damaged" {
 		t.Errorf("files %v, %v", asides, err)
 	}
 }

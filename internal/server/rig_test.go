@@ -38,12 +38,14 @@ type rig struct {
 	http   *httptest.Server
 	// token is that of account acme, device tablet-1; second is tablet-2 of the same account; stranger is another account.
 	token, second, stranger string
+	// receipts are those that attempt was given, as they were answered first.
+	receipts map[string]string
 }
 
 // newRig starts a server on an empty directory.
 func newRig(t *testing.T, change ...func(*Options)) *rig {
 	t.Helper()
-	r := &rig{t: t, dir: filepath.Join(t.TempDir(), "data")}
+	r := &rig{t: t, dir: filepath.Join(t.TempDir(), "data"), receipts: map[string]string{}}
 	r.opts = Options{Dir: r.dir, Logger: slog.New(slog.DiscardHandler), Room: func() (int64, error) { return 1 << 40, nil }}
 	for _, c := range change {
 		c(&r.opts)
@@ -58,12 +60,15 @@ func newRig(t *testing.T, change ...func(*Options)) *rig {
 
 func (r *rig) open() {
 	r.t.Helper()
+	check(r.t, r.tryOpen())
+}
+
+func (r *rig) tryOpen() error {
 	s, err := New(r.t.Context(), r.opts)
-	if err != nil {
-		r.t.Fatal(err)
+	if err == nil {
+		r.server, r.http = s, httptest.NewServer(s.Handler())
 	}
-	r.server = s
-	r.http = httptest.NewServer(s.Handler())
+	return err
 }
 
 func (r *rig) close() {
@@ -84,6 +89,14 @@ func (r *rig) close() {
 func (r *rig) restart() {
 	r.t.Helper()
 	r.close()
+	r.open()
+}
+
+// reopen restarts the server with other options.
+func (r *rig) reopen(change func(*Options)) {
+	r.t.Helper()
+	r.close()
+	change(&r.opts)
 	r.open()
 }
 
