@@ -57,7 +57,7 @@ func (s *session) housekeeping(ctx context.Context) error {
 }
 
 func (s *session) observeStorage(ctx context.Context) {
-	if !s.storage.refresh(ctx) {
+	if !s.storage.observe(ctx) {
 		return
 	}
 	if hold := s.storage.blocked(); hold != nil {

@@ -21,6 +21,8 @@ type storage struct {
 	hold    *policy.Hold
 	state   policy.StorageState
 	since   time.Time
+	// told is whether capturing was blocked when that was last said.
+	told bool
 }
 
 func newStorage(sensor *disk.Sensor, cfg config.Storage) *storage {
@@ -30,17 +32,27 @@ func newStorage(sensor *disk.Sensor, cfg config.Storage) *storage {
 	}
 }
 
-// refresh reads the sensor and decides anew. It reports whether capturing was blocked or freed by that.
-func (s *storage) refresh(ctx context.Context) (changed bool) {
+// refresh reads the sensor and decides anew.
+func (s *storage) refresh(ctx context.Context) {
 	reading := s.sensor.Read(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reading = reading
 	was := s.hold
 	s.hold, s.state = policy.Capture(diskOf(reading), s.rules, 0, was != nil)
-	if changed = (was == nil) != (s.hold == nil); changed || s.since.IsZero() {
+	if (was == nil) != (s.hold == nil) || s.since.IsZero() {
 		s.since = time.Now().UTC()
 	}
+}
+
+// observe is refresh for the one who tells others. It reports whether capturing was blocked or freed since it last did,
+// whoever's reading showed that first.
+func (s *storage) observe(ctx context.Context) (changed bool) {
+	s.refresh(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed = s.told != (s.hold != nil)
+	s.told = s.hold != nil
 	return changed
 }
 
