@@ -101,7 +101,7 @@ func (s *session) problems() []control.Problem {
 	if ok, reason := clock.Trusted(time.Now()); !ok {
 		problems = append(problems, control.Problem{
 			Code: "clock_untrusted", Severity: control.SeverityWarning, Message: "The clock cannot be right: " + reason + ".",
-			Action: "Set the clock; capture and delivery go on meanwhile.",
+			Action: "Set the clock. Files are taken meanwhile; they are sent as soon as the server's certificate is valid by this clock.",
 		})
 	}
 	if debts, err := otherDebts(s.opts.FS, s.cfg, s.acc.name); err == nil && len(debts) > 0 {
