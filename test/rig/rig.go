@@ -40,6 +40,9 @@ type Options struct {
 	Settle string
 	// Uplink is added to the daemon's [uplink] table.
 	Uplink string
+	// Credential is the file of the daemon's token; empty means the one that the server's first start makes, which the rig
+	// itself asks the server with.
+	Credential string
 	// Env is added to the environment of a program by its name, from its next start on.
 	Env map[string][]string
 	// Under is a command with its arguments that starts a program, by the program's name, from its next start on. It must
@@ -70,6 +73,9 @@ func New(ctx context.Context, o Options) (*Rig, error) {
 	if o.Settle == "" {
 		o.Settle = "300ms"
 	}
+	if o.Credential == "" {
+		o.Credential = filepath.Join(o.Dir, "server", "device.token")
+	}
 	r := &Rig{Options: o}
 	for _, d := range []string{r.Capture(), r.Path("log")} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
@@ -91,6 +97,25 @@ func New(ctx context.Context, o Options) (*Rig, error) {
 		return nil, err
 	}
 	return r, r.StartServer(ctx)
+}
+
+// Twin is a second device with a copy of this one's state directory, on the same link to the same server. Its daemon is a
+// process of its own; Close ends that one alone. The daemon of r must not run.
+func (r *Rig) Twin(ctx context.Context, dir string) (*Rig, error) {
+	t := &Rig{Options: r.Options, Link: r.Link, serverAddr: r.serverAddr}
+	t.Dir = dir
+	for _, d := range []string{t.Capture(), t.Path("log")} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.Symlink(r.Path("server"), t.Path("server")); err != nil {
+		return nil, err
+	}
+	if out, err := exec.CommandContext(ctx, "cp", "-a", r.Path("device", "state"), t.Path("device")).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("copy state directory: %w: %s", err, out)
+	}
+	return t, t.WriteConfig("")
 }
 
 // freePort finds a port that nobody listens on, below those that the kernel hands out by itself (ip_local_port_range,
@@ -143,7 +168,7 @@ socket = %[8]q
 group = ""
 %[9]s
 %[10]s
-`, r.Path("device", "state"), r.Capture(), r.Adopt, r.Link.Addr(), r.Path("server", "device.token"),
+`, r.Path("device", "state"), r.Capture(), r.Adopt, r.Link.Addr(), r.Credential,
 		r.Path("server", "tls", "cert.pem"), r.Retry, r.Socket(), r.Config, extra,
 		r.Settle, r.Uplink)
 	return os.WriteFile(r.Path("device", "fieldgw.toml"), []byte(text), 0o600)
@@ -179,6 +204,15 @@ func (r *Rig) Daemon() *Process { return r.daemon }
 // Server is the fieldgw-server that was started last; nil when it did not start.
 func (r *Rig) Server() *Process { return r.server }
 
+// CheckStopped has fieldgwd check queue and files, every byte of them, while no daemon runs.
+func (r *Rig) CheckStopped(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, filepath.Join(r.Bin, "fieldgwd"), "check", "--deep", "--config", r.Path("device", "fieldgw.toml"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("fieldgwd check: %w\n%s", err, out)
+	}
+	return nil
+}
+
 // Close ends everything. The directory stays.
 func (r *Rig) Close() error {
 	var errs []error
@@ -187,8 +221,11 @@ func (r *Rig) Close() error {
 			errs = append(errs, p.Stop())
 		}
 	}
-	r.stopLink()
-	return errors.Join(append(errs, <-r.linkDone)...)
+	if r.stopLink != nil { // a twin's link is not its own
+		r.stopLink()
+		errs = append(errs, <-r.linkDone)
+	}
+	return errors.Join(errs...)
 }
 
 // Ctl runs fieldgwctl and returns what it printed and its exit code. An error means that it could not be run.

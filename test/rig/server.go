@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -12,7 +13,10 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
@@ -50,13 +54,36 @@ func (r *Rig) ContentDigest(ctx context.Context, id string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
+// NewToken has the server make a token of the default account for a device, and writes it, whole or not at all, to path. With
+// a time it expires then.
+func (r *Rig) NewToken(ctx context.Context, device, path string, expires time.Time) error {
+	args := []string{"token", "create", "--data", r.Path("server"), "--account", "default", "--device", device}
+	if !expires.IsZero() {
+		args = append(args, "--expires", expires.UTC().Format(time.RFC3339))
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(r.Bin, "fieldgw-server"), args...)
+	var errOut bytes.Buffer
+	cmd.Stderr = &errOut
+	token, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("make a token: %w: %s", err, errOut.String())
+	}
+	if err := os.WriteFile(path+".new", token, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// ServerURL is the server's own address, past the link.
+func (r *Rig) ServerURL() string { return "https://" + r.serverAddr }
+
 func (r *Rig) get(ctx context.Context, path string, read func(io.Reader) error) (err error) {
 	client, token, err := r.serverClient()
 	if err != nil {
 		return err
 	}
 	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+r.serverAddr+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.ServerURL()+path, nil)
 	if err != nil {
 		return err
 	}
