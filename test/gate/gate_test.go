@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -27,8 +28,14 @@ var (
 	files []plantroom.File
 )
 
+// buildContext is for what is built once for all tests.
+var buildContext = context.Background()
+
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if code, done := inNamespace(); done {
+		os.Exit(code)
+	}
 	os.Exit(runMain(m))
 }
 
@@ -36,7 +43,7 @@ func runMain(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "fgw-gate-")
 	if err == nil {
 		bin = filepath.Join(dir, "bin")
-		err = rig.Build(context.Background(), bin)
+		err = rig.Build(buildContext, bin)
 	}
 	if err == nil {
 		files, err = plantroom.Generate(filepath.Join(dir, "source"), 7)
@@ -52,18 +59,34 @@ func runMain(m *testing.M) int {
 	return code
 }
 
-// newRig is a rig in a directory whose name is short enough for a unix socket.
-func newRig(t *testing.T, o rig.Options) *rig.Rig {
+// shortDir makes a directory whose name is short enough for a unix socket.
+func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "fgw")
-	if err != nil {
-		t.Fatal(err)
+	must(t, "make directory", err)
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// newRig is a rig with the programs in bin, in a new directory, unless the options name others.
+func newRig(t *testing.T, o rig.Options) *rig.Rig {
+	t.Helper()
+	if o.Dir == "" {
+		o.Dir = shortDir(t)
 	}
-	o.Dir, o.Bin = dir, bin
+	o.Bin = cmp.Or(o.Bin, bin)
 	r, err := rig.New(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, "make rig", err)
+	closeAfter(t, r)
+	return r
+}
+
+// closeAfter ends a rig's programs with the test and shows their logs when it failed.
+func closeAfter(t *testing.T, r *rig.Rig) {
 	t.Cleanup(func() {
 		err := r.Close()
 		if t.Failed() {
@@ -72,11 +95,18 @@ func newRig(t *testing.T, o rig.Options) *rig.Rig {
 				t.Logf("%s:\n%s", name, log)
 			}
 		}
-		if err := errors.Join(err, os.RemoveAll(dir)); err != nil {
+		if err != nil {
 			t.Error(err)
 		}
 	})
-	return r
+}
+
+// takeSeed takes a seed from the clock when none was given; all tests of a run have the same.
+func takeSeed(t *testing.T) {
+	t.Helper()
+	if *seed == 0 {
+		*seed = uint64(time.Now().UnixNano())
+	}
 }
 
 func must(t *testing.T, what string, err error) {
@@ -122,9 +152,7 @@ func capture(t *testing.T, r *rig.Rig) map[string]string {
 // and delivery: every run ends with four delivered, digests equal, one server object per attachment, and at no moment
 // does fieldgwctl show as delivered what the server has not registered.
 func TestPlantRoomSurvivesKillAtAnyMoment(t *testing.T) {
-	if *seed == 0 {
-		*seed = uint64(time.Now().UnixNano())
-	}
+	takeSeed(t)
 	t.Logf("replay with -gate.seed=%d", *seed)
 	rnd := rand.New(rand.NewPCG(*seed, 1))
 	for run := range *runs {
