@@ -267,11 +267,11 @@ func (s *summary) add(t *testing.T, c cell, p *play) string {
 
 func (s *summary) table() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%-12s %-15s %4s %7s %7s %21s %15s %15s\n", "", "", "ok", "failed", "not run", "secured at shutdown", "shown too early", "delivered once")
+	fmt.Fprintf(&text, "%-12s %-15s %4s %7s %7s %10s %15s %15s\n", "", "", "ok", "failed", "not run", "in custody", "shown too early", "delivered once")
 	for _, d := range dimensions {
 		for _, v := range d.values {
 			n := s.counts[[2]string{d.name, v}]
-			fmt.Fprintf(&text, "%-12s %-15s %4d %7d %7d %21d %15d %15d\n", d.name, v, n["ok"], n["FAILED"], n["not run"], n["secured"], n["early"], n["delivered"])
+			fmt.Fprintf(&text, "%-12s %-15s %4d %7d %7d %10d %15d %15d\n", d.name, v, n["ok"], n["FAILED"], n["not run"], n["secured"], n["early"], n["delivered"])
 		}
 	}
 	return text.String()
