@@ -59,17 +59,6 @@ func (c cell) of(name string) string {
 
 func (c cell) is(value string) bool { return slices.Contains(c, value) }
 
-// weight is how long a cell takes, roughly.
-func (c cell) weight() (w int) {
-	if c.is(momentManifest) && c.is(storageStop) {
-		w += 2
-	}
-	if c.is(tokenExpires) {
-		w++
-	}
-	return w
-}
-
 // random depends on the seed and the cell alone, so that one cell is replayed as it was among others.
 func (c cell) random(seed uint64) *rand.Rand {
 	h := fnv.New64a()
@@ -204,8 +193,6 @@ func TestPlantRoomMatrix(t *testing.T) {
 	takeSeed(t)
 	cells := cellsToRun(t)
 	t.Logf("%d of %d cells, seed %d", len(cells), len(product(dimensions)), *seed)
-	// The longest first: where a file was kept out for want of space, the watch offers it again after half a minute.
-	slices.SortStableFunc(cells, func(a, b cell) int { return cmp.Compare(b.weight(), a.weight()) })
 	sum := summary{}
 	var group errgroup.Group
 	group.SetLimit(3 * runtime.NumCPU()) // a cell waits most of its time

@@ -22,12 +22,12 @@ func (p *play) captureUntilShutdown() (secured []control.Item) {
 	dir := filepath.Join(p.Capture(), record)
 	p.must("make capture directory", os.MkdirAll(dir, 0o755))
 	copyFile(p.t, files[0].Path, filepath.Join(dir, files[0].Name))
-	p.until("custody of the first", func() (bool, error) {
-		secured = p.items()
-		return len(secured) == 1, nil
-	})
+	secured = p.untilSecured(1)
 	copyFile(p.t, files[1].Path, filepath.Join(dir, files[1].Name))
 	if p.is(momentManifest) {
+		if manifest > 2 {
+			secured = p.untilSecured(2)
+		}
 		p.shutDownInManifest(manifest)
 		return secured
 	}
@@ -36,10 +36,7 @@ func (p *play) captureUntilShutdown() (secured []control.Item) {
 	}
 	p.must("submit", p.submit(p.t.Context(), submissionID, files[2:]))
 	submitted := time.Now()
-	p.until("custody of all", func() (bool, error) {
-		secured = p.items()
-		return len(secured) == len(files), nil
-	})
+	secured = p.untilSecured(len(files))
 	p.stepClock()
 	if p.is(momentPayload) {
 		p.shutDownInPayload()
@@ -56,10 +53,27 @@ func (p *play) captureUntilShutdown() (secured []control.Item) {
 	return secured
 }
 
-// shutDownInManifest submits, and the daemon ends when the n-th manifest is written and not in its place.
+// untilSecured waits until so many are in custody, and returns them.
+func (p *play) untilSecured(n int) (items []control.Item) {
+	p.t.Helper()
+	p.until(fmt.Sprintf("custody of %d", n), func() (bool, error) {
+		items = p.items()
+		return len(items) == n, nil
+	})
+	return items
+}
+
+// shutDownInManifest ends the daemon when the n-th manifest is written and not in its place: the second is that of a file
+// which is being moved, the others are those of the submission.
 func (p *play) shutDownInManifest(n int) {
 	answer := make(chan error, 1)
-	go func() { answer <- p.submit(p.t.Context(), submissionID, files[2:]) }()
+	go func() {
+		var err error
+		if n > 2 {
+			err = p.submit(p.t.Context(), submissionID, files[2:])
+		}
+		answer <- err
+	}()
 	p.until("the manifest", func() (bool, error) {
 		if p.graceful {
 			return p.traceHas(fmt.Sprintf("point %s %d", tracePoint, n), "")
@@ -170,7 +184,7 @@ func (p *play) refuseCapture() {
 // takeRest brings into custody what the shutdown kept out of it: the caller repeats its submission.
 func (p *play) takeRest() {
 	p.must("submit again", p.submit(p.t.Context(), submissionID, files[2:]))
-	p.until("custody of all", func() (bool, error) { return len(p.items()) == len(files), nil })
+	p.untilSecured(len(files))
 }
 
 // send opens the link until n attachments are delivered, with what the cell puts in the way.
