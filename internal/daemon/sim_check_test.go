@@ -34,6 +34,36 @@ func (s *sim) transition(t queue.Transition) {
 	}
 }
 
+// arrived looks at a request of the device before the server does.
+func (s *sim) arrived(r *http.Request) {
+	id := attachment.ID(strings.TrimPrefix(r.URL.Path, "/v1/attachments/"))
+	id, _, _ = cutID(id)
+	s.mu.Lock()
+	if session, ok := strings.CutPrefix(r.URL.Path, "/v1/uploads/"); ok {
+		if id = s.sessions[session]; id == "" {
+			id = s.device.owner(session)
+			s.sessions[session] = id
+		}
+	}
+	s.requests[id]++
+	if r.Method == http.MethodPatch {
+		s.sent[id] += r.ContentLength
+	}
+	item, heldItem := s.held[id]
+	all, heldAll := s.held[""]
+	s.mu.Unlock()
+	if id == "" || len(id) != 36 {
+		return
+	}
+	if heldItem && time.Since(item) > simPatience || heldAll && time.Since(all) > simPatience {
+		s.t.Errorf("%s %s arrived at %s, paused since %s or %s", r.Method, r.URL.Path, time.Now(), item, all)
+	}
+	s.early(r, id)
+}
+
+// simPatience is how long a request may be on its way after a pause: a second until it is noticed, and the link's latency.
+const simPatience = 3 * time.Second
+
 // early complains about a request that comes before it may: a reservation before its attachment may be tried again, or
 // bytes from an offset that the device has not recorded. A person's retry has no wait worth speaking of, and may come
 // while an attempt is under way.

@@ -64,7 +64,7 @@ func newSimDevice(s *sim, dir string) *simDevice {
 		w.Adopt = config.AdoptCopy
 	}
 	cfg.Watch["camera"] = w
-	d := &simDevice{s: s, cfg: cfg, capture: w.Path, dropped: make(chan struct{}, 1), dir: filepath.Join(dir, "account")}
+	d := &simDevice{s: s, cfg: cfg, capture: w.Path, dropped: make(chan struct{}, 1), dir: filepath.Join(dir, "accounts", simAccount)}
 	for _, made := range []string{d.capture, d.dir} {
 		must(s.t, os.MkdirAll(made, 0o700))
 	}
@@ -86,7 +86,7 @@ func (d *simDevice) start(crashAt int64) {
 		if err == nil {
 			return
 		}
-		if !d.disk.dead.Load() && !errors.Is(err, syscall.EIO) && !errors.Is(err, syscall.ENOSPC) {
+		if errno := syscall.Errno(0); !d.disk.dead.Load() && !errors.As(err, &errno) {
 			d.s.t.Fatalf("the device does not start: %v", err)
 		}
 		d.s.note("the device ended in its recovery: %v", err)
@@ -161,8 +161,8 @@ func (d *simDevice) assemble(fsys *durable.FS, st *store.Store, log *slog.Logger
 
 // stop ends the process, in order or by a crash, which lets it write nothing more.
 func (d *simDevice) stop(crash bool) {
-	if crash && d.disk.dead.CompareAndSwap(false, true) {
-		d.disk.onCrash()
+	if crash {
+		d.disk.end()
 	}
 	d.cancel()
 	d.loops.Wait()

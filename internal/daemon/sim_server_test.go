@@ -216,6 +216,8 @@ type simDisk struct {
 	rnd   *rand.Rand
 	fails float64 // part of the writes and fsyncs that fail
 	hurt  bool    // one did
+	// fault is asked before every operation; a sweep sets it.
+	fault func(durable.Call) error
 }
 
 func (d *simDisk) revive() {
@@ -234,6 +236,19 @@ func (d *simDisk) setFails(part float64) {
 	d.fails = part
 }
 
+func (d *simDisk) setFault(fault func(durable.Call) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fault = fault
+}
+
+// end makes the process end now.
+func (d *simDisk) end() {
+	if d.dead.CompareAndSwap(false, true) {
+		d.onCrash()
+	}
+}
+
 // wasHurt reports whether an operation ever failed.
 func (d *simDisk) wasHurt() bool {
 	d.mu.Lock()
@@ -245,9 +260,17 @@ func (d *simDisk) before(c durable.Call) error {
 	if d.dead.Load() {
 		return errSimCrash
 	}
-	if n := d.ops.Add(1); n == d.crashAt.Load() && d.dead.CompareAndSwap(false, true) {
-		d.onCrash()
+	if n := d.ops.Add(1); n == d.crashAt.Load() {
+		d.end()
 		return errSimCrash
+	}
+	d.mu.Lock()
+	fault := d.fault
+	d.mu.Unlock()
+	if fault != nil {
+		if err := fault(c); err != nil {
+			return err
+		}
 	}
 	switch c.Op {
 	case durable.OpWrite, durable.OpSync, durable.OpSyncDir, durable.OpCreate, durable.OpRename:

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,6 +70,7 @@ type sim struct {
 	logs   *simLog
 	files  []simFile
 	names  int
+	ends   int64 // of the device in a sweep, before its fault
 	seen   map[attachment.ID]simSeen
 
 	mu       sync.Mutex
@@ -78,6 +78,8 @@ type sim struct {
 	trace    []string
 	lost     map[attachment.ID]bool   // since it was looked at last
 	sessions map[string]attachment.ID // by upload session
+	requests map[attachment.ID]int    // how many the device made for it
+	sent     map[attachment.ID]int64  // bytes of it in these requests
 	// held is since when nothing may be sent for an attachment, or, under the empty ID, at all.
 	held map[attachment.ID]time.Time
 }
@@ -94,7 +96,7 @@ func newSim(t *testing.T, dir string, seed uint64) *sim {
 		net:    &simNet{seed: seed, conns: map[*simConn]bool{}},
 		seen:   map[attachment.ID]simSeen{},
 		chance: rand.New(rand.NewPCG(seed, 1)), lost: map[attachment.ID]bool{}, sessions: map[string]attachment.ID{},
-		held: map[attachment.ID]time.Time{},
+		held: map[attachment.ID]time.Time{}, requests: map[attachment.ID]int{}, sent: map[attachment.ID]int64{},
 	}
 	s.server = &simServer{s: s, dir: filepath.Join(dir, "server"), rnd: rand.New(rand.NewPCG(seed, 2))}
 	s.server.disk.rnd = rand.New(rand.NewPCG(seed, 3))
@@ -107,13 +109,10 @@ func newSim(t *testing.T, dir string, seed uint64) *sim {
 func (s *sim) run() {
 	defer func() {
 		if s.t.Failed() {
-			s.t.Logf("what happened:\n%s\nlog:\n%s\nagain: go test ./internal/daemon -run TestSim -sim.seed=%d -sim.steps=%d",
-				strings.Join(s.trace, "\n"), s.logs.tail(), s.seed, *simSteps)
+			s.t.Logf("%s\nagain: go test ./internal/daemon -run TestSim -sim.seed=%d -sim.steps=%d", s.story(), s.seed, *simSteps)
 		}
 	}()
-	s.server.start()
-	_, s.server.eyes = s.server.token("eyes")
-	s.newCredential()
+	s.openServer()
 	s.net.set(s.rnd.Float64()*0.7, false)
 	s.server.wrong = s.rnd.Float64() * s.rnd.Float64() * 0.3
 	s.device.start(0)
@@ -134,6 +133,18 @@ func (s *sim) run() {
 	}
 	s.heal()
 	s.finish()
+}
+
+// openServer starts the server for the first time and gives the device its credential.
+func (s *sim) openServer() {
+	s.server.start()
+	_, s.server.eyes = s.server.token("eyes")
+	s.newCredential()
+}
+
+// story is what happened, for a failure.
+func (s *sim) story() string {
+	return "what happened:\n" + strings.Join(s.trace, "\n") + "\nlog:\n" + s.logs.tail()
 }
 
 // pause is how long nothing but the device and the server moves.
@@ -393,29 +404,3 @@ func (s *sim) heal() {
 	s.resumeAll()
 	synctest.Wait()
 }
-
-// arrived looks at a request of the device before the server does.
-func (s *sim) arrived(r *http.Request) {
-	id := attachment.ID(strings.TrimPrefix(r.URL.Path, "/v1/attachments/"))
-	id, _, _ = cutID(id)
-	s.mu.Lock()
-	if session, ok := strings.CutPrefix(r.URL.Path, "/v1/uploads/"); ok {
-		if id = s.sessions[session]; id == "" {
-			id = s.device.owner(session)
-			s.sessions[session] = id
-		}
-	}
-	item, heldItem := s.held[id]
-	all, heldAll := s.held[""]
-	s.mu.Unlock()
-	if id == "" || len(id) != 36 {
-		return
-	}
-	if heldItem && time.Since(item) > simPatience || heldAll && time.Since(all) > simPatience {
-		s.t.Errorf("%s %s arrived at %s, paused since %s or %s", r.Method, r.URL.Path, time.Now(), item, all)
-	}
-	s.early(r, id)
-}
-
-// simPatience is how long a request may be on its way after a pause: a second until it is noticed, and the link's latency.
-const simPatience = 3 * time.Second

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -53,7 +54,11 @@ func (in *Intake) restoreOne(ctx context.Context, id attachment.ID) (bool, error
 		if err != nil {
 			return false, err
 		}
-		err = in.Queue.Restore(ctx, t, in.readReceipt(&t.Manifest))
+		r, err := in.readReceipt(&t.Manifest)
+		if err != nil {
+			return false, err
+		}
+		err = in.Queue.Restore(ctx, t, r)
 		if errors.Is(err, queue.ErrNotFound) {
 			return false, nil
 		}
@@ -62,24 +67,28 @@ func (in *Intake) restoreOne(ctx context.Context, id attachment.ID) (bool, error
 	return false, nil
 }
 
-// readReceipt returns the receipt file of an attachment when it really speaks of it; nil otherwise.
-func (in *Intake) readReceipt(m *attachment.Manifest) *receipt.Receipt {
+// readReceipt returns the receipt file of an attachment when it really speaks of it; nil when there is none that does. One
+// that cannot be read now is an error: it is not absent, and what it proves must not be taken for undelivered.
+func (in *Intake) readReceipt(m *attachment.Manifest) (*receipt.Receipt, error) {
 	data, err := in.Spool.ReadReceipt(m.ID)
-	if err != nil {
-		return nil
+	switch {
+	case durable.IsNotExist(err), errors.Is(err, durable.ErrNotRegular), errors.Is(err, durable.ErrTooLarge):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read receipt %s: %w", m.ID, err)
 	}
 	var r receipt.Receipt
 	if err := json.Unmarshal(data, &r); err != nil || !r.Grade.Delivered() {
-		return nil
+		return nil, nil
 	}
 	want := receipt.Facts{
 		AttachmentID: string(m.ID), Length: m.Length, SHA256: m.SHA256.String(),
 		Parent: receipt.Parent{LocalID: m.Parent.LocalID.Text, LocalIDRaw: m.Parent.LocalID.Raw},
 	}
 	if err := receipt.Check(r, want); err != nil {
-		return nil
+		return nil, nil
 	}
-	return &r
+	return &r, nil
 }
 
 // kept is one payload that a rebuild found.
@@ -101,7 +110,11 @@ func (in *Intake) Rebuild(ctx context.Context) (Report, error) {
 		case f.Area == spool.Staging:
 			found = append(found, kept{Found: f})
 		default:
-			found = append(found, kept{f, in.adoptedAt(f)})
+			at, err := in.adoptedAt(f)
+			if err != nil {
+				return err
+			}
+			found = append(found, kept{f, at})
 		}
 		return ctx.Err()
 	})
@@ -122,12 +135,16 @@ func (in *Intake) Rebuild(ctx context.Context) (Report, error) {
 	return report, nil
 }
 
-func (in *Intake) adoptedAt(f spool.Found) time.Time {
+// adoptedAt is the time in the manifest that travels with a payload; zero without a readable one.
+func (in *Intake) adoptedAt(f spool.Found) (time.Time, error) {
 	t, err := in.Spool.ReadManifest(f.Area, f.ID)
-	if err != nil {
-		return time.Time{}
+	switch {
+	case err == nil:
+		return t.Manifest.AdoptedAt, nil
+	case durable.IsNotExist(err), errors.Is(err, attachment.ErrBadManifest):
+		return time.Time{}, nil
 	}
-	return t.Manifest.AdoptedAt
+	return time.Time{}, err
 }
 
 func (in *Intake) rebuildOne(ctx context.Context, f spool.Found, report Report) error {
@@ -161,9 +178,9 @@ func (in *Intake) rebuildDelivered(ctx context.Context, id attachment.ID) (bool,
 	if err != nil {
 		return false, err
 	}
-	r := in.readReceipt(&t.Manifest)
-	if r == nil {
-		return false, nil
+	r, err := in.readReceipt(&t.Manifest)
+	if err != nil || r == nil {
+		return false, err
 	}
 	a := in.fromTravelling(id, evidence{
 		travelling: t, sum: attachment.Fingerprint{Length: t.Manifest.Length, SHA256: t.Manifest.SHA256},
