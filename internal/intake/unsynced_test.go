@@ -80,3 +80,43 @@ func TestBootRestoresTrust(t *testing.T) {
 		}
 	}
 }
+
+// A clone that fails with an I/O error has had the kernel write the source's pages, and has used up the one report of their
+// loss: the source is copied from then on, never cloned again and never moved.
+func TestCloneThatFailsToRead(t *testing.T) {
+	s := newSite(t)
+	path := s.write("a.jpg", "first")
+	clones, broken := 0, false
+	p := s.start(durable.Hooked(func(c durable.Call) error {
+		switch {
+		case c.Op == durable.OpClone:
+			clones++
+			return unix.EIO
+		case broken && c.Op == durable.OpWrite:
+			return unix.EIO
+		}
+		return nil
+	}))
+	defer p.stop()
+	broken = true // the copy fails as well, and the source stays
+	if _, err := p.Adopt(context.Background(), s.request(path, false)); err == nil {
+		t.Error("taken although it could be neither cloned nor copied")
+	}
+	broken = false
+	r, err := p.Adopt(context.Background(), s.request(path, true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := p.Queue.Get(r.ID); err != nil || e.Manifest.Custody != attachment.CustodyCopy {
+		t.Errorf("%+v, %v", e.Manifest, err)
+	}
+	if got := p.contents(); len(got) != 1 || got[r.ID] != "first" {
+		t.Errorf("%q", got)
+	}
+	if clones != 1 {
+		t.Errorf("%d clones were tried", clones)
+	}
+	if exists(path) {
+		t.Error("the source was not released after the copy")
+	}
+}
