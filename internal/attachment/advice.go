@@ -49,6 +49,7 @@ var advice = []Advice{
 	{NotTakenStorage, KindNotTaken, "There is no room to take it.", "Free space on the volume; it is taken by itself then.", WhoTechnician, "fieldgwctl status"},
 	{NotTakenChanged, KindNotTaken, "It changed while it was being taken; it is looked at again.", "Nothing to do.", WhoNobody, ""},
 	{NotTakenQueue, KindNotTaken, "The queue cannot record anything at the moment.", "Look into the service's log.", WhoOperator, ""},
+	{NotTakenQueueFull, KindNotTaken, "The queue has reached its largest size: no new files are taken. They stay where they are.", "Let everything be delivered; then stop fieldgwd, move its state directory aside and start it again.", WhoOperator, "fieldgwctl status"},
 	{NotTakenTooDeep, KindNotTaken, "The directory is nested too deeply.", "Move it up.", WhoTechnician, ""},
 	{NotTakenNotWatched, KindNotTaken, "The kernel gives no events for this directory; it is scanned from time to time.", "Raise fs.inotify.max_user_watches.", WhoOperator, ""},
 }

@@ -69,6 +69,7 @@ const (
 	NotTakenStorage     Code = "storage_full"
 	NotTakenChanged     Code = "changed_while_read"
 	NotTakenQueue       Code = "queue_unavailable"
+	NotTakenQueueFull   Code = "queue_full"
 	NotTakenTooDeep     Code = "too_deep"
 	NotTakenNotWatched  Code = "not_watched"
 )

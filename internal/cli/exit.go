@@ -64,6 +64,7 @@ var exitOf = map[control.Code]int{
 	control.CodeSubmissionReused: exitNotPossible,
 	control.CodeQueueUnavailable: exitNotPossible,
 	control.CodeStorageFull:      exitNotPossible,
+	control.CodeQueueFull:        exitNotPossible,
 	codeUsage:                    exitUsage,
 	codeNotRunning:               exitNotRunning,
 	codeTimedOut:                 exitTimedOut,

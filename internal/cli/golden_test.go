@@ -168,6 +168,10 @@ func TestHeadlines(t *testing.T) {
 			s.Capture.Blocked = control.Why(attachment.HoldStorageReserve, "", ago(time.Minute))
 			s.Storage.State, s.Storage.FreeBytes = control.StorageBlocked, 20_000_000
 		}},
+		"queue-full": {busy, func(s *control.Status) {
+			s.Capture.Blocked = control.Why(attachment.NotTakenQueueFull, "", ago(time.Minute))
+			s.Capture.Blocked.Detail = "269000000 of 536870912 bytes are used"
+		}},
 		"error": {one, func(s *control.Status) {
 			s.Problems = []control.Problem{{Code: "clock", Severity: control.SeverityError, Message: "The clock is wrong.", Action: "Set the clock."}}
 			s.Storage.State = control.StorageUnknown

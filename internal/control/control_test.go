@@ -295,6 +295,7 @@ func TestRefuse(t *testing.T) {
 		control.CodeInvalid, control.CodeNotPermitted, control.CodeNoSuchItem, control.CodeNoSuchRoute, control.CodeAmbiguous,
 		control.CodeNotPossible, control.CodeSubmissionReused, control.CodeLengthMismatch, control.CodeInterrupted,
 		control.CodeInternal, control.CodeQueueUnavailable, control.CodeBusy, control.CodeShuttingDown, control.CodeStorageFull,
+		control.CodeQueueFull,
 	} {
 		e := control.Refuse(code, "detail")
 		if e.Code != code || e.Title == "" || e.Status < 400 || e.Status > 599 || e.Schema != control.SchemaError || e.Detail != "detail" {

@@ -25,6 +25,7 @@ const (
 	CodeBusy             Code = "busy"              // 503: too many requests at once; try again
 	CodeShuttingDown     Code = "shutting_down"     // 503: the daemon is stopping
 	CodeStorageFull      Code = "storage_full"      // 507: no room to take the files; nothing was taken
+	CodeQueueFull        Code = "queue_full"        // 507: the queue has reached its largest size; nothing was taken
 )
 
 // Error is a refusal, on the wire as application/problem+json (RFC 9457, with the members code and hint).
@@ -64,6 +65,10 @@ var problems = map[Code]Error{
 	CodeBusy:             {Title: "The daemon is busy", Status: 503, Hint: "Try again in a moment."},
 	CodeShuttingDown:     {Title: "The daemon is stopping", Status: 503, Hint: "Try again when it is back."},
 	CodeStorageFull:      {Title: "There is no room for these files", Status: 507, Hint: "Free space on the volume. Nothing was taken; the originals stay where they are."},
+	CodeQueueFull: {
+		Title: "The queue has reached its largest size", Status: 507,
+		Hint: "Nothing was taken; the originals stay where they are. Let everything be delivered, then start with a new state directory.",
+	},
 }
 
 // Refuse makes the refusal of a code with its title, status and hint. detail may be empty; it is shown to people.

@@ -97,6 +97,7 @@ var triggers = map[attachment.Code]string{
 	attachment.NotTakenPermission:     TriggerConfiguration,
 	attachment.NotTakenStorage:        TriggerSpace,
 	attachment.NotTakenQueue:          TriggerService,
+	attachment.NotTakenQueueFull:      TriggerService,
 	attachment.NotTakenNotWatched:     TriggerTime,
 }
 

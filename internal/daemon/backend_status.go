@@ -69,6 +69,9 @@ func (s *session) storageStatus() (control.Storage, control.Capture) {
 		out.State = control.StorageUnknown
 	}
 	if hold == nil {
+		hold, since = s.queueFull(), s.started
+	}
+	if hold == nil {
 		return out, control.Capture{}
 	}
 	return out, control.Capture{Blocked: whyHold(hold, since)}

@@ -70,6 +70,8 @@ func submissionRefusal(err error) error {
 		return control.Refuse(control.CodeBusy, err.Error())
 	case errors.As(err, &nt) && nt.Code == attachment.NotTakenStorage:
 		return control.Refuse(control.CodeStorageFull, nt.Detail)
+	case errors.As(err, &nt) && nt.Code == attachment.NotTakenQueueFull:
+		return control.Refuse(control.CodeQueueFull, nt.Detail)
 	}
 	return err
 }

@@ -44,8 +44,12 @@ func (s *session) take(ctx context.Context, c watch.Candidate) watch.Disposition
 	if err := ctx.Err(); err != nil {
 		return watch.Disposition{Kind: watch.Again, Code: attachment.NotTakenSettling}
 	}
-	if h := s.storage.blocked(); h != nil {
-		return watch.Disposition{Kind: watch.Again, Code: attachment.NotTakenStorage, Detail: h.Detail, Retry: retryStorage}
+	if h := s.captureBlocked(); h != nil {
+		code := attachment.NotTakenStorage
+		if h.Code == attachment.NotTakenQueueFull {
+			code = h.Code
+		}
+		return watch.Disposition{Kind: watch.Again, Code: code, Detail: h.Detail, Retry: retryStorage}
 	}
 	w := s.cfg.Watch[c.Watch]
 	req := intake.Request{
@@ -74,7 +78,7 @@ func (s *session) notTaken(c watch.Candidate, err error) watch.Disposition {
 	case errors.As(err, &nt):
 		d := watch.Disposition{Kind: watch.Again, Code: nt.Code, Detail: nt.Detail, Retry: retryChanged}
 		switch nt.Code {
-		case attachment.NotTakenStorage:
+		case attachment.NotTakenStorage, attachment.NotTakenQueueFull:
 			d.Retry = retryStorage
 		case attachment.NotTakenUnreadable, attachment.NotTakenPermission:
 			d.Retry = retryTrouble

@@ -27,6 +27,8 @@ type Options struct {
 	Config *config.Config
 	FS     *durable.FS
 	Logger *slog.Logger
+	// QueueMax is how large the queue file may become, in bytes; 0 leaves that to internal/store.
+	QueueMax int64
 	// Notify tells the service manager (sd_notify(3)); nil tells nobody.
 	Notify func(state string)
 }
@@ -86,7 +88,7 @@ func runAccount(ctx context.Context, opts Options) (err error) {
 	if err != nil {
 		return err
 	}
-	st, err := openQueue(opts.FS, acc, sp, log)
+	st, err := openQueue(opts, acc, sp, log)
 	if unusable(err) {
 		log.Error("the queue cannot be used: nothing is taken and nothing is sent", slog.Any(logging.KeyErr, err))
 		return runDegraded(ctx, opts, acc, err)

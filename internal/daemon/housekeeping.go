@@ -57,6 +57,10 @@ func (s *session) housekeeping(ctx context.Context) error {
 }
 
 func (s *session) observeStorage(ctx context.Context) {
+	if hold := s.queueFull(); hold != nil {
+		s.trouble.Fail(ctx, s.log, "queue", "capture is blocked; files stay where they are",
+			slog.String(logging.KeyHold, string(hold.Code)), slog.String("detail", hold.Detail))
+	}
 	if !s.storage.observe(ctx) {
 		return
 	}

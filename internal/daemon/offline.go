@@ -28,9 +28,9 @@ var ErrQueueMissing = errors.New("the queue file is missing beside a spool that 
 var ErrQueueHealthy = errors.New("the queue can be used as it is; nothing was rebuilt")
 
 // openQueue opens the account's queue, and makes a new one only where nothing was ever kept.
-func openQueue(fsys *durable.FS, acc account, sp *spool.Spool, log *slog.Logger) (*store.Store, error) {
+func openQueue(opts Options, acc account, sp *spool.Spool, log *slog.Logger) (*store.Store, error) {
 	path := filepath.Join(acc.dir, queueFile)
-	there, err := fsys.Exists(path)
+	there, err := opts.FS.Exists(path)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func openQueue(fsys *durable.FS, acc account, sp *spool.Spool, log *slog.Logger)
 			return nil, fmt.Errorf("open %s: %w", path, ErrQueueMissing)
 		}
 	}
-	return store.Open(path, queueSchema(), store.Options{FS: fsys, Logger: log})
+	return store.Open(path, queueSchema(), store.Options{FS: opts.FS, MaxSize: opts.QueueMax, Logger: log})
 }
 
 // offline holds the state directory's lock and works on the account's files without a daemon.
@@ -68,7 +68,7 @@ func offline(opts Options, work func(acc account, sp *spool.Spool) error) (err e
 // store.ErrLocked while one does, store.ErrDamaged or ErrQueueMissing when the queue cannot be used at all.
 func Check(ctx context.Context, opts Options, deep, repair bool) (findings []intake.Finding, err error) {
 	err = offline(opts, func(acc account, sp *spool.Spool) (err error) {
-		st, err := openQueue(opts.FS, acc, sp, opts.Logger)
+		st, err := openQueue(opts, acc, sp, opts.Logger)
 		if err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func Rebuild(ctx context.Context, opts Options, force bool) (r Rebuilt, err erro
 	err = offline(opts, func(acc account, sp *spool.Spool) error {
 		path := filepath.Join(acc.dir, queueFile)
 		if !force {
-			st, err := openQueue(opts.FS, acc, sp, opts.Logger)
+			st, err := openQueue(opts, acc, sp, opts.Logger)
 			if err == nil {
 				return errors.Join(ErrQueueHealthy, st.Close())
 			}
@@ -134,7 +134,7 @@ func discard(fsys *durable.FS, path string) error {
 }
 
 func fill(ctx context.Context, opts Options, path string, sp *spool.Spool, r *Rebuilt) (err error) {
-	st, err := store.Open(path, queueSchema(), store.Options{FS: opts.FS, Logger: opts.Logger})
+	st, err := store.Open(path, queueSchema(), store.Options{FS: opts.FS, MaxSize: opts.QueueMax, Logger: opts.Logger})
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,8 @@ type device struct {
 	http   *httptest.Server
 	fs     *durable.FS
 	extra  string
+	// queueMax is how large the queue file may become; 0 for no limit of its own.
+	queueMax int64
 
 	client *client.Client
 	stop   context.CancelFunc
@@ -140,7 +142,7 @@ func (d *device) up() {
 	var once sync.Once
 	d.stop, d.done = stop, make(chan error, 1)
 	opts := Options{
-		Config: d.config(), FS: d.fs, Logger: slog.New(slog.NewTextHandler(d.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Config: d.config(), FS: d.fs, QueueMax: d.queueMax, Logger: slog.New(slog.NewTextHandler(d.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Notify: func(state string) {
 			if strings.HasPrefix(state, "READY=1") {
 				once.Do(func() { close(ready) })

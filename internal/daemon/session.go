@@ -41,6 +41,7 @@ type session struct {
 	storage *storage
 
 	dispatcher *dispatcher
+	trouble    logging.Repeat
 	// rebind is closed when the credential turns out to name another account.
 	rebind     chan struct{}
 	rebindOnce sync.Once
@@ -58,7 +59,7 @@ func assemble(ctx context.Context, opts Options, acc account, st *store.Store, s
 	if err != nil {
 		log.Warn("this boot has no name, so a source that fails to sync is not trusted after the next boot either", slog.Any(logging.KeyErr, err))
 	}
-	s.intake = intake.New(intake.Options{FS: opts.FS, Spool: s.spool, Queue: s.queue, Room: s.storage.room, Logger: log,
+	s.intake = intake.New(intake.Options{FS: opts.FS, Spool: s.spool, Queue: s.queue, Room: s.room, Logger: log,
 		SourcePatience: s.cfg.Storage.StagingGrace.Std(), Boot: boot,
 	})
 	if s.watch, err = newWatcher(opts, log); err != nil {
@@ -146,7 +147,7 @@ func (s *session) statusLine() string {
 	if h := s.dispatcher.hold(time.Now()); h != nil {
 		line += ", sending held: " + string(h.Code)
 	}
-	if h := s.storage.blocked(); h != nil {
+	if h := s.captureBlocked(); h != nil {
 		line += ", capture blocked: " + string(h.Code)
 	}
 	return line

@@ -3,12 +3,15 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
+	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/config"
 	"github.com/fieldgw/fieldgw/internal/disk"
 	"github.com/fieldgw/fieldgw/internal/policy"
+	"github.com/fieldgw/fieldgw/internal/store"
 )
 
 // storage keeps the last reading of the disk sensor and the verdict about capturing.
@@ -91,4 +94,38 @@ func (s *storage) room(ctx context.Context, need int64) error {
 		return errors.New(hold.Detail)
 	}
 	return nil
+}
+
+// queueShare is the part of the queue's permitted size, in per cent, up to which files are taken. The rest is for their
+// deliveries: of 400 attachments each took 4.1 kB when it was captured and 2.2 kB more until it was delivered, and whatever
+// was taken must be delivered and recorded as such.
+const queueShare = 50
+
+// queueFull returns a hold when the queue file has grown as far as capturing may let it; nil where its size has no limit,
+// as on every system with 64-bit addresses.
+func (s *session) queueFull() *policy.Hold {
+	stats := s.store.Stats()
+	if stats.MaxBytes == 0 || stats.UsedBytes < stats.MaxBytes*queueShare/100 {
+		return nil
+	}
+	return &policy.Hold{
+		Code: attachment.NotTakenQueueFull, Detail: fmt.Sprintf("%d of %d bytes are used", stats.UsedBytes, stats.MaxBytes),
+		Ends: "a new state directory",
+	}
+}
+
+// captureBlocked returns why nothing is captured: the volume, or the queue; nil when files are taken.
+func (s *session) captureBlocked() *policy.Hold {
+	if h := s.storage.blocked(); h != nil {
+		return h
+	}
+	return s.queueFull()
+}
+
+// room is what intake asks before each adoption.
+func (s *session) room(ctx context.Context, need int64) error {
+	if h := s.queueFull(); h != nil {
+		return fmt.Errorf("%w: %s", store.ErrFull, h.Detail)
+	}
+	return s.storage.room(ctx, need)
 }

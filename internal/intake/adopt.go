@@ -22,7 +22,8 @@ type Options struct {
 	FS    *durable.FS
 	Spool *spool.Spool
 	Queue *queue.Queue
-	// Room is asked before an adoption that needs the given bytes of new space; an error postpones it. nil allows all.
+	// Room is asked before an adoption that needs the given bytes of new space; an error postpones it, and one that wraps
+	// store.ErrFull says that the queue is what has no room. nil allows all.
 	Room func(ctx context.Context, need int64) error
 	// Validator looks at the structure of a payload; nil checks nothing but its length.
 	Validator Validator
@@ -272,10 +273,24 @@ func storageError(err error) error {
 	switch {
 	case err == nil, errors.As(err, &nt), errors.Is(err, context.Canceled), durable.IsCrossDevice(err):
 		return err
+	case errors.Is(err, store.ErrFull):
+		return notTaken(attachment.NotTakenQueueFull, "", err)
 	case durable.IsNoSpace(err), errors.Is(err, store.ErrNoSpace):
 		return notTaken(attachment.NotTakenStorage, "", err)
 	}
 	return err
+}
+
+// askRoom asks whether there is room for an adoption of so many new bytes.
+func (in *Intake) askRoom(ctx context.Context, need int64) error {
+	err := in.Room(ctx, need)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, store.ErrFull):
+		return notTaken(attachment.NotTakenQueueFull, err.Error(), err)
+	}
+	return notTaken(attachment.NotTakenStorage, err.Error(), err)
 }
 
 func (in *Intake) warn(msg string, id attachment.ID, err error) {

@@ -19,8 +19,8 @@ var errStagedDiffers = errors.New("staged file is not what was written")
 // copy brings the bytes of the source into the spool and leaves the source alone: by sharing its blocks where the
 // filesystem can, else by copying them. A crash finds a copy in either case, and the intake says so.
 func (a *adoption) copy(ctx context.Context) error {
-	if err := a.Room(ctx, a.req.Identity.Size); err != nil {
-		return notTaken(attachment.NotTakenStorage, err.Error(), err)
+	if err := a.askRoom(ctx, a.req.Identity.Size); err != nil {
+		return err
 	}
 	it := a.intake(attachment.CustodyCopy)
 	if err := a.Queue.PutIntakes(ctx, it); err != nil {

@@ -29,8 +29,8 @@ var errBroken = errors.New("lease is broken")
 // so that what was hashed is what is kept. durable.IsCrossDevice tells that the source lies on another mount; nothing
 // was changed then.
 func (a *adoption) move(ctx context.Context) error {
-	if err := a.Room(ctx, 0); err != nil {
-		return notTaken(attachment.NotTakenStorage, err.Error(), err)
+	if err := a.askRoom(ctx, 0); err != nil {
+		return err
 	}
 	sum, head, err := a.hashSource(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func (a *adoption) move(ctx context.Context) error {
 
 func storageErrorIsFull(err error) bool {
 	var nt *NotTakenError
-	return errors.As(storageError(err), &nt) && nt.Code == attachment.NotTakenStorage
+	return errors.As(storageError(err), &nt) && (nt.Code == attachment.NotTakenStorage || nt.Code == attachment.NotTakenQueueFull)
 }
 
 // hashSource makes the source durable where it is and reads it once, under the lease.

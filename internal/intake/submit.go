@@ -56,8 +56,8 @@ func (in *Intake) Submit(ctx context.Context, s Submission, next func() (io.Read
 	for _, f := range s.Files {
 		total += f.Length
 	}
-	if err := in.Room(ctx, total); err != nil {
-		return nil, notTaken(attachment.NotTakenStorage, err.Error(), err)
+	if err := in.askRoom(ctx, total); err != nil {
+		return nil, err
 	}
 	intakes, err := in.intakesOf(s)
 	if err != nil {

@@ -85,6 +85,8 @@ type Stats struct {
 	FileBytes int64  // apparent length of the file; it grows in steps of up to 16 MiB and is sparse where that is possible
 	PageSize  int    // bytes
 	FreePages int    // pages inside the file that hold nothing
+	UsedBytes int64  // of the other pages
+	MaxBytes  int64  // Options.MaxSize; 0 where there is no limit
 	Commits   uint64 // since Open
 	Requests  uint64 // Updates that those commits answered
 	BadValues int    // values whose checksum was wrong at Open
@@ -118,7 +120,7 @@ func (s *Store) Err() error {
 
 // Stats reads the figures; after Close only the counters are left.
 func (s *Store) Stats() Stats {
-	stats := Stats{CreatedAt: s.created, BadValues: s.badValues, Commits: s.commits.Load(), Requests: s.requests.Load()}
+	stats := Stats{MaxBytes: s.opts.MaxSize, CreatedAt: s.created, BadValues: s.badValues, Commits: s.commits.Load(), Requests: s.requests.Load()}
 	g := s.enter()
 	defer s.leave(g)
 	if info, err := g.file.Stat(); err == nil {
@@ -129,6 +131,7 @@ func (s *Store) Stats() Stats {
 	defer s.mu.Unlock()
 	stats.Compactions, stats.LastCompaction = s.compactions, s.lastCompaction
 	stats.Reserved, stats.NoReserve = max(0, g.reserved-g.used), s.noReserve
+	stats.UsedBytes = max(0, g.used-int64(stats.FreePages)*int64(stats.PageSize))
 	return stats
 }
 
