@@ -22,6 +22,7 @@ var advice = []Advice{
 	{HoldWaitingParent, KindHold, "The server waits for the inspection that this file belongs to.", "Nothing to do; it is asked again by itself.", WhoNobody, ""},
 	{HoldStorageReserve, KindHold, "Free space is below the reserve: no new files are taken. They stay where they are.", "Free space on the volume.", WhoTechnician, "fieldgwctl status"},
 	{HoldStorageUnknown, KindHold, "Free space cannot be measured.", "Check the volume that holds the state directory.", WhoOperator, ""},
+	{HoldDeviceFull, KindHold, "This device has no room to record the delivery.", "Free space on the volume; sending goes on by itself.", WhoTechnician, "fieldgwctl status"},
 
 	{NeedsSizeLimit, KindAttention, "The server does not take a file this large.", "Raise the server's limit, then retry.", WhoOperator, retryID},
 	{NeedsMediaType, KindAttention, "The server does not take this kind of file.", "Allow the media type on the server, then retry.", WhoOperator, retryID},

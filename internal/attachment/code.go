@@ -36,6 +36,7 @@ const (
 	HoldWaitingParent      Code = "parent_pending"
 	HoldStorageReserve     Code = "storage_reserve"
 	HoldStorageUnknown     Code = "storage_unknown"
+	HoldDeviceFull         Code = "device_full"
 )
 
 // Reasons that need a person.

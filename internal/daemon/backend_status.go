@@ -226,6 +226,9 @@ func (s *session) channelWaiting() *control.Waiting {
 		}
 		return w
 	case state.Code == "":
+		if code := s.dispatcher.cannotRecord(); code != "" {
+			return control.Why(code, "", time.Time{})
+		}
 		return nil
 	}
 	w := control.Why(state.Code, "", state.Since.UTC())

@@ -45,6 +45,8 @@ type dispatcher struct {
 	beats map[string]*beat
 	// pending are deliveries whose outcome could not be recorded; at most as many as there are workers.
 	pending []unrecorded
+	// unable is why the queue cannot record that anything is sent; empty while it can.
+	unable attachment.Code
 	// suspects are attachments whose failure held the channel since the last success: others go first.
 	suspects map[attachment.ID]bool
 	rate     float64 // bytes per second of the last transfers; 0 while unknown
@@ -149,6 +151,7 @@ func (d *dispatcher) fill(ctx context.Context, slots chan struct{}, spawn func(*
 	*started++
 	name := fmt.Sprintf("worker-%d", *started)
 	claim, next, err := d.queue.ClaimWanted(ctx, name, want)
+	d.noteRecording(ctx, err)
 	if err != nil {
 		if ctx.Err() == nil {
 			d.trouble.Fail(ctx, d.log, "claim", "the queue cannot give out work", slog.Any(logging.KeyErr, err))

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/durable"
 	"github.com/fieldgw/fieldgw/internal/logging"
 	"github.com/fieldgw/fieldgw/internal/queue"
 	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/remote"
+	"github.com/fieldgw/fieldgw/internal/store"
 	"github.com/fieldgw/fieldgw/internal/uplink"
 )
 
@@ -36,7 +38,9 @@ func (d *dispatcher) conclude(ctx context.Context, c *queue.Claim, err error) {
 }
 
 func (d *dispatcher) tryRecord(ctx context.Context, u unrecorded) bool {
-	if rerr := d.record(ctx, u.claim, u.err); rerr != nil {
+	rerr := d.record(ctx, u.claim, u.err)
+	d.noteRecording(ctx, rerr)
+	if rerr != nil {
 		d.trouble.Fail(ctx, d.log, "outcome", "the outcome of a delivery cannot be recorded yet",
 			slog.String(logging.KeyAttachment, string(u.claim.Manifest.ID)), slog.Any(logging.KeyErr, errors.Join(rerr, u.err)))
 		return false
@@ -44,6 +48,33 @@ func (d *dispatcher) tryRecord(ctx context.Context, u unrecorded) bool {
 	d.trouble.Recovered(ctx, d.log, "outcome")
 	return true
 }
+
+// noteRecording remembers whether the queue could record what a delivery needs, so that what waits for that says so.
+func (d *dispatcher) noteRecording(ctx context.Context, err error) {
+	code := attachment.Code("")
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return
+	case noRoom(err):
+		code = attachment.HoldDeviceFull
+	default:
+		code = attachment.NotTakenQueue
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.unable = code
+}
+
+// cannotRecord is why nothing can be recorded, and so nothing be sent; empty when it can.
+func (d *dispatcher) cannotRecord() attachment.Code {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.unable
+}
+
+// noRoom reports whether this device has no room: its volume, its quota, or the queue's permitted size.
+func noRoom(err error) bool { return durable.IsNoSpace(err) || errors.Is(err, store.ErrNoSpace) }
 
 // settlePending records the outcomes that could not be recorded before. It reports whether none is left.
 func (d *dispatcher) settlePending(ctx context.Context) bool {
@@ -91,7 +122,11 @@ func (d *dispatcher) record(ctx context.Context, c *queue.Claim, err error) erro
 	}
 	// The queue or the spool failed, not the network: try again later, and charge nobody.
 	d.trouble.Fail(ctx, d.log, "local", "a delivery failed on this device", slog.String(logging.KeyAttachment, string(id)), slog.Any(logging.KeyErr, err))
-	return d.queue.Postponed(ctx, id, attachment.HoldBackoff, err.Error(), localPause)
+	code := attachment.HoldBackoff
+	if noRoom(err) {
+		code = attachment.HoldDeviceFull
+	}
+	return d.queue.Postponed(ctx, id, code, err.Error(), localPause)
 }
 
 // localPause is how long an attachment waits after a failure of this device itself.

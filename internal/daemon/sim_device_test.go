@@ -45,6 +45,7 @@ type simDevice struct {
 	capture string
 	cfg     *config.Config
 	disk    simDisk
+	reserve int64 // of the queue file, as in store.Options
 
 	session *session
 	client  *remote.Client
@@ -52,6 +53,9 @@ type simDevice struct {
 	loops   sync.WaitGroup
 	stays   map[string]bool // sources that were taken and stay in place, in this process
 	dropped chan struct{}   // tells the watch of a new file
+
+	mu       sync.Mutex
+	notTaken map[string]attachment.Code // why a candidate was not taken when it was offered last
 }
 
 func newSimDevice(s *sim, dir string) *simDevice {
@@ -64,7 +68,7 @@ func newSimDevice(s *sim, dir string) *simDevice {
 		w.Adopt = config.AdoptCopy
 	}
 	cfg.Watch["camera"] = w
-	d := &simDevice{s: s, cfg: cfg, capture: w.Path, dropped: make(chan struct{}, 1), dir: filepath.Join(dir, "accounts", simAccount)}
+	d := &simDevice{s: s, cfg: cfg, capture: w.Path, dropped: make(chan struct{}, 1), notTaken: map[string]attachment.Code{}, dir: filepath.Join(dir, "accounts", simAccount)}
 	for _, made := range []string{d.capture, d.dir} {
 		must(s.t, os.MkdirAll(made, 0o700))
 	}
@@ -97,7 +101,7 @@ func (d *simDevice) start(crashAt int64) {
 
 func (d *simDevice) tryStart() error {
 	fsys, log := durable.Hooked(d.disk.before), d.s.log("device")
-	st, err := store.Open(filepath.Join(d.dir, "queue.db"), queueSchema(), store.Options{Logger: log})
+	st, err := store.Open(filepath.Join(d.dir, "queue.db"), queueSchema(), store.Options{Reserve: d.reserve, Logger: log})
 	if err != nil {
 		return err
 	}
@@ -185,7 +189,11 @@ func (d *simDevice) watchLoop(ctx context.Context) {
 		next := time.Now().Add(10 * time.Minute)
 		for _, c := range d.candidates() {
 			if !d.stays[c.RelPath] && !time.Now().Before(again[c.RelPath]) {
-				switch result := d.session.take(ctx, c); result.Kind {
+				result := d.session.take(ctx, c)
+				d.mu.Lock()
+				d.notTaken[c.RelPath] = result.Code
+				d.mu.Unlock()
+				switch result.Kind {
 				case watch.Again:
 					again[c.RelPath] = time.Now().Add(max(result.Retry, 100*time.Millisecond))
 				case watch.Stays:
