@@ -159,32 +159,48 @@ func TestUnknownOutcome(t *testing.T) {
 	}
 }
 
-const syncChildEnv = "FIELDGW_STORE_SYNC_CHILD"
+const commitChildEnv = "FIELDGW_STORE_COMMIT_CHILD"
 
-// The error of either fdatasync of a commit is told for what it is. The kernel gives it: in a child, under seccomp.
-func TestSyncErrors(t *testing.T) {
-	if spec := os.Getenv(syncChildEnv); spec != "" {
-		syncChild(t, spec)
+var commitCalls = map[string]fileCall{
+	"pwrite": {unix.SYS_PWRITE64, 0}, "fdatasync": {unix.SYS_FDATASYNC, 0}, "ftruncate": {unix.SYS_FTRUNCATE, 0}, "fsync": {unix.SYS_FSYNC, 0},
+	"mmap": {unix.SYS_MMAP, 4},
+}
+
+// The error of each system call of a commit is told for what it is: of writing the pages and the meta page, of either
+// fdatasync, of making the file longer, of mapping more of it. The kernel gives it: in a child, under seccomp.
+func TestCommitErrors(t *testing.T) {
+	if spec := os.Getenv(commitChildEnv); spec != "" {
+		commitChild(t, spec)
 		return
 	}
 	for _, tt := range []struct {
-		call  int
+		call  string
+		n     int
 		errno unix.Errno
+		large int // values of 7 MB in the commit, beside a small one
 		want  error
 		after string // what a restart finds
 	}{
-		{1, unix.EIO, ErrUnknownOutcome, "k=old"},
-		{2, unix.EIO, ErrUnknownOutcome, "k=new"},
-		{1, unix.ENOSPC, ErrNoSpace, "k=old"},
-		{1, unix.EDQUOT, ErrNoSpace, "k=old"},
+		{"pwrite", 1, unix.EIO, 0, ErrUnknownOutcome, "k=old"},
+		{"pwrite", 1, unix.EDQUOT, 0, ErrNoSpace, "k=old"},
+		{"pwrite", 3, unix.EIO, 0, ErrUnknownOutcome, "k=old"}, // the meta page, after two runs of others
+		{"pwrite", 3, unix.ENOSPC, 0, ErrNoSpace, "k=old"},
+		{"fdatasync", 1, unix.EIO, 0, ErrUnknownOutcome, "k=old"},
+		{"fdatasync", 2, unix.EIO, 0, ErrUnknownOutcome, "k=new"},
+		{"fdatasync", 1, unix.ENOSPC, 0, ErrNoSpace, "k=old"},
+		{"fdatasync", 1, unix.EDQUOT, 0, ErrNoSpace, "k=old"},
 		// The root of the new state is written, only not synced: no rollback, whatever the error number says.
-		{2, unix.ENOSPC, ErrUnknownOutcome, "k=new"},
+		{"fdatasync", 2, unix.ENOSPC, 0, ErrUnknownOutcome, "k=new"},
+		{"ftruncate", 1, unix.ENOSPC, 3, ErrNoSpace, "k=old"},
+		{"fsync", 1, unix.EDQUOT, 3, ErrNoSpace, "k=old"}, // of the longer file
+		{"ftruncate", 1, unix.EIO, 3, ErrUnknownOutcome, "k=old"},
+		{"mmap", 1, unix.ENOMEM, 10, ErrUnknownOutcome, "k=old"},
 	} {
-		name := fmt.Sprintf("%v from fdatasync %d", tt.errno, tt.call)
+		name := fmt.Sprintf("%v from %s %d", tt.errno, tt.call, tt.n)
 		path := tempPath(t)
 		mustClose(t, roomy(t, path))
-		cmd := exec.Command(os.Args[0], "-test.run=^TestSyncErrors$")
-		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d:%d:%s", syncChildEnv, tt.call, int(tt.errno), path))
+		cmd := exec.Command(os.Args[0], "-test.run=^TestCommitErrors$")
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s:%d:%d:%d:%s", commitChildEnv, tt.call, tt.n, int(tt.errno), tt.large, path))
 		out, err := cmd.CombinedOutput()
 		if bytes.Contains(out, []byte("no seccomp")) {
 			t.Skipf("not run: %s", out)
@@ -212,19 +228,27 @@ func TestSyncErrors(t *testing.T) {
 	}
 }
 
-func syncChild(t *testing.T, spec string) {
-	fields := strings.SplitN(spec, ":", 3)
-	call, err1 := strconv.Atoi(fields[0])
-	errno, err2 := strconv.Atoi(fields[1])
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
+func commitChild(t *testing.T, spec string) {
+	fields := strings.SplitN(spec, ":", 5)
+	var number [3]int
+	for i := range number {
+		var err error
+		if number[i], err = strconv.Atoi(fields[1+i]); err != nil {
+			t.Fatal(err)
+		}
 	}
-	s := mustOpen(t, fields[2], testSchema("a"))
-	if err := failSyscall(unix.SYS_FDATASYNC, call, unix.Errno(errno)); err != nil {
+	s := mustOpen(t, fields[4], testSchema("a"))
+	if err := failSyscall(commitCalls[fields[0]], s.gen.file.Fd(), number[0], unix.Errno(number[1])); err != nil {
 		fmt.Printf("no seccomp: %v\n", err)
 		return
 	}
-	err := putOne(t, s, "k", "new")
+	err := s.Update(t.Context(), func(tx *Tx) error {
+		err := tx.Bucket("a").Put([]byte("k"), []byte("new"))
+		for i := range number[2] {
+			err = errors.Join(err, tx.Bucket("a").Put([]byte(strconv.Itoa(i)), make([]byte, 7<<20)))
+		}
+		return err
+	})
 	outcome := "other"
 	if errors.Is(err, ErrNoSpace) {
 		outcome = "no space"

@@ -22,6 +22,7 @@ const (
 type generation struct {
 	file     *os.File // bbolt's own descriptor, which carries the lock
 	db       *bolt.DB
+	log      *boltLog
 	pageSize int
 
 	// Guarded by Store.mu.
@@ -33,16 +34,18 @@ type generation struct {
 
 // newGeneration hands a locked and verified file to bbolt. After an error the file may be open or closed: release it.
 func newGeneration(f *os.File, page metaPage, opts Options) (*generation, error) {
+	said := newBoltLog()
 	settings := &bolt.Options{
 		Timeout:         opts.LockTimeout,
 		InitialMmapSize: initialMap,
+		Logger:          said,
 		MaxSize:         int(min(opts.MaxSize, int64(maxInt))),
 		OpenFile:        func(string, int, fs.FileMode) (*os.File, error) { return f, nil },
 	}
 	if strconv.IntSize == 32 {
 		settings.InitialMmapSize = initialMap32
 	}
-	g := &generation{file: f, pageSize: int(page.pageSize), used: int64(page.limit) * page.pageSize}
+	g := &generation{file: f, log: said, pageSize: int(page.pageSize), used: int64(page.limit) * page.pageSize}
 	err := isolated(func() (err error) {
 		g.db, err = bolt.Open(f.Name(), filePerm, settings)
 		return err

@@ -41,7 +41,7 @@ func readerChild(t *testing.T, path string) {
 	seen := make(chan string, 1)
 	read := func() { seen <- dump(t, s, "a", nil, nil) }
 	// The second fdatasync of a commit is that of its meta page, which is written by then.
-	err := holdSyscall(unix.SYS_FDATASYNC, func(count int) unix.Errno {
+	err := holdSyscall(commitCalls["fdatasync"], s.gen.file.Fd(), func(count int) unix.Errno {
 		if count != 2 {
 			return 0
 		}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"runtime"
@@ -26,9 +27,12 @@ type answer struct {
 	flags uint32
 }
 
-// failSyscall makes the n-th call of a system call from now on fail with errno without being done.
-func failSyscall(nr uint32, n int, errno unix.Errno) error {
-	return holdSyscall(nr, func(count int) unix.Errno {
+// fileCall is a system call and which of its arguments is a file descriptor.
+type fileCall struct{ nr, arg uint32 }
+
+// failSyscall makes the n-th call of a system call for one descriptor from now on fail with errno without being done.
+func failSyscall(what fileCall, fd uintptr, n int, errno unix.Errno) error {
+	return holdSyscall(what, fd, func(count int) unix.Errno {
 		if count == n {
 			return errno
 		}
@@ -36,23 +40,24 @@ func failSyscall(nr uint32, n int, errno unix.Errno) error {
 	})
 }
 
-// holdSyscall asks hold before each call of a system call from now on, counted over all threads of this process from 1: the
-// call waits for the answer, is done for 0 and else fails with it. It cannot be undone, so it belongs into a child.
-func holdSyscall(nr uint32, hold func(count int) unix.Errno) error {
-	listener, err := notify(nr)
+// holdSyscall asks hold before each call of a system call for one descriptor from now on, counted over all threads of this
+// process from 1: the call waits for the answer, is done for 0 and else fails with it. It cannot be undone, so it belongs
+// into a child.
+func holdSyscall(what fileCall, fd uintptr, hold func(count int) unix.Errno) error {
+	listener, err := notify(what, fd)
 	if err != nil {
 		return err
 	}
 	go func() {
 		for count := 1; ; count++ {
-			call := notification{}
-			if err := ioctl(listener, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&call)); err != nil {
+			asked := notification{}
+			if err := ioctl(listener, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&asked)); err != nil {
 				fmt.Println("receive:", err)
 				os.Exit(1)
 			}
-			reply := answer{id: call.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
+			reply := answer{id: asked.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
 			if errno := hold(count); errno != 0 {
-				reply = answer{id: call.id, errno: -int32(errno)}
+				reply = answer{id: asked.id, errno: -int32(errno)}
 			}
 			if err := ioctl(listener, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&reply)); err != nil {
 				fmt.Println("answer:", err)
@@ -63,11 +68,14 @@ func holdSyscall(nr uint32, hold func(count int) unix.Errno) error {
 	return nil
 }
 
-// notify has the kernel ask, on the descriptor returned, before it does a system call for any thread of this process.
-func notify(nr uint32) (int, error) {
+// notify has the kernel ask, on the descriptor returned, before it does a system call on a descriptor for any thread of this
+// process.
+func notify(what fileCall, fd uintptr) (int, error) {
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // seccomp_data.nr
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: nr},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 3, K: what.nr},
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 16 + 8*what.arg + lowHalf()}, // seccomp_data.args
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: uint32(fd)},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_USER_NOTIF},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 	}
@@ -84,6 +92,14 @@ func notify(nr uint32) (int, error) {
 		return 0, e
 	}
 	return int(fd), nil
+}
+
+// lowHalf is where the lower 32 bits of 64 are.
+func lowHalf() uint32 {
+	if binary.NativeEndian.Uint16([]byte{0, 1}) == 1 {
+		return 4
+	}
+	return 0
 }
 
 func ioctl(fd int, request uint, arg unsafe.Pointer) error {

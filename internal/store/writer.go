@@ -289,7 +289,8 @@ func (s *Store) commit(tx *Tx) (broken bool, err error) {
 	s.showing.Lock()
 	defer s.showing.Unlock()
 	id := tx.raw.ID()
-	if broken, err = commitRaw(tx); err == nil {
+	broken, err = commitRaw(tx)
+	if err = s.gen.log.explain(err); err == nil {
 		s.commits.Add(1)
 		return false, nil
 	}
