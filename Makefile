@@ -64,7 +64,7 @@ test: needs ## all tests, and a summary of what could not be run; root on Debian
 	# Without the cache of results: it does not see that a program which a test builds and runs has changed.
 	$(GO) run ./test/summary "$$@" -- $$race -timeout 20m -count=1 ./...
 
-gate: needs ## run every cell of the plant-room matrix (SEED=…): about a quarter of an hour; root, for small filesystems
+gate: needs ## run every cell of the plant-room matrix (SEED=…): about ten minutes; root, for small filesystems
 	@$(GO) test -count=1 -timeout 2h -v ./test/gate -run 'TestPlantRoomMatrix$$|TestTwoDaemonsOneIdentity' -gate.matrix=full $${SEED:+-gate.seed=$$SEED}
 
 killsweep: needs ## kill both programs at every one of their operations (EVERY=1, SEED=…): about a quarter of an hour
