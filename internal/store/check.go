@@ -17,7 +17,7 @@ const (
 	KindCount = "count"
 	// KindValue is one value whose checksum is wrong.
 	KindValue = "value"
-	// KindMeta says that one of the two meta pages is damaged; the next commit writes it again.
+	// KindMeta says that the older one of the two meta pages is damaged; the next commit writes it again.
 	KindMeta = "meta"
 	// KindLeak counts pages that are neither used nor free: lost space, nothing else.
 	KindLeak = "leak"
@@ -113,7 +113,7 @@ func (s *Store) checkPages(ctx context.Context, tx *Tx) (findings []Finding, don
 		return nil, false, err
 	}
 	newest, badMeta, err := readMeta(f, info.Size())
-	if badMeta {
+	if badMeta || errors.Is(err, errStructure) {
 		// It may have been read while it was being written.
 		newest, badMeta, err = readMeta(f, info.Size())
 	}
@@ -127,7 +127,7 @@ func (s *Store) checkPages(ctx context.Context, tx *Tx) (findings []Finding, don
 		return nil, false, nil
 	}
 	if badMeta {
-		findings = append(findings, Finding{Kind: KindMeta, Detail: "one of the two meta pages is damaged"})
+		findings = append(findings, Finding{Kind: KindMeta, Detail: "the older one of the two meta pages is damaged"})
 	}
 	found, done, err := s.walk(ctx, f, newest)
 	return append(findings, found...), done, err

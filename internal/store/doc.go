@@ -24,7 +24,8 @@
 //
 // A new file is filled under a hidden name beside it, closed, synced and then published by a rename that replaces nothing.
 // An existing file is locked, verified, and only then given to bbolt: an empty one, which bbolt would take for new, never
-// gets there.
+// gets there. Nor does one whose newer meta page may be the damaged one: bbolt would go on with the transaction before. That
+// a power cut tears a meta page is taken for damage too, since its 80 bytes lie in one sector.
 //
 // One writer goroutine serves all Updates: whatever waits is run in one transaction, in order. A commit that fails because
 // the volume is full has been rolled back and the store goes on; any other failure leaves open what a restart will find,

@@ -122,7 +122,7 @@ func open(path string, f *os.File, schema Schema, opts Options) (*Store, *conten
 		s.sealers[name] = newSealer(name)
 	}
 	if found.badMeta {
-		opts.Logger.Warn("one of the two meta pages is damaged; the last transaction may be missing", logging.KeyPath, path)
+		opts.Logger.Warn("the older one of the two meta pages is damaged; nothing is lost with it", logging.KeyPath, path)
 	}
 	if found.leaked > 0 {
 		opts.Logger.Warn("pages of the store file are neither used nor free", logging.KeyPath, path, logging.KeyCount, found.leaked)

@@ -16,6 +16,7 @@ const (
 	elementSize  = 16 // leaf: flags, pos, ksize, vsize uint32; branch: pos, ksize uint32, page uint64
 	bucketHeader = 16 // root page uint64, sequence uint64; root 0 means that a leaf page follows inline
 	metaSize     = 64 // the last eight bytes are an FNV-1a of the rest
+	metaTxid     = 48 // where it says its transaction
 
 	flagBranch   = 0x01
 	flagLeaf     = 0x02
@@ -61,57 +62,89 @@ func parseMeta(b []byte) (m metaPage, ok bool) {
 		root:     order.Uint64(b[16:]),
 		freelist: order.Uint64(b[32:]),
 		limit:    order.Uint64(b[40:]),
-		txid:     order.Uint64(b[48:]),
+		txid:     order.Uint64(b[metaTxid:]),
 	}
 	return m, m.pageSize >= minPageSize && m.pageSize <= maxPageSize && m.pageSize&(m.pageSize-1) == 0
 }
 
-// metaAt reads the meta page at an offset. ok says that bbolt accepts it; whole, that its page header is right too, which
-// only bbolt's check looks at.
-func metaAt(r io.ReaderAt, off, size int64) (m metaPage, ok, whole bool, err error) {
-	var b [pageHeader + metaSize]byte
-	if off+int64(len(b)) > size {
-		return metaPage{}, false, false, nil
-	}
-	if _, err := r.ReadAt(b[:], off); err != nil {
-		return metaPage{}, false, false, fmt.Errorf("read meta page: %w", err)
-	}
-	m, ok = parseMeta(b[pageHeader:])
-	p := pageAt(b[:])
-	return m, ok, ok && p.flags == flagMeta && p.id == uint64(off/m.pageSize), nil
+// metaSlot is what stands in one of the two places for a meta page.
+type metaSlot struct {
+	meta metaPage
+	ok   bool // bbolt accepts it
+	// whole says that its page header is right too, which only bbolt's check looks at.
+	whole bool
+	raw   [metaSize]byte
 }
 
-// readMeta returns the newest valid meta page of a file of size bytes, the one that bbolt will use. bad says that one of
-// the two is damaged. An error is damage of both, of the length, or a failed read.
+// metaAt reads the place at an offset.
+func metaAt(r io.ReaderAt, off, size int64) (s metaSlot, err error) {
+	var b [pageHeader + metaSize]byte
+	if off+int64(len(b)) > size {
+		return s, nil
+	}
+	if _, err := r.ReadAt(b[:], off); err != nil {
+		return s, fmt.Errorf("read meta page: %w", err)
+	}
+	copy(s.raw[:], b[pageHeader:])
+	s.meta, s.ok = parseMeta(s.raw[:])
+	p := pageAt(b[:])
+	s.whole = s.ok && p.flags == flagMeta && p.id == uint64(off/s.meta.pageSize)
+	return s, nil
+}
+
+// precedes reports whether the place holds, or held before it was damaged, the transaction before m, so that nothing is
+// lost with it. The two are written in turn: otherwise it is the one after m.
+func (s metaSlot) precedes(m metaPage) bool {
+	if s.ok {
+		return s.meta.txid+1 == m.txid
+	}
+	if order.Uint64(s.raw[metaTxid:])+1 != m.txid {
+		return false
+	}
+	// A single flipped bit can turn the number of the one after into that of the one before.
+	order.PutUint64(s.raw[metaTxid:], m.txid+1)
+	_, after := parseMeta(s.raw[:])
+	return !after
+}
+
+// readMeta returns the newest meta page of a file of size bytes, the one that bbolt will use. bad says that the other one is
+// damaged, which costs nothing. An error is a failed read, damage of the length or of both, or of one that may have been
+// the newest: with the other one bbolt would silently go back by a transaction that was answered for.
 func readMeta(r io.ReaderAt, size int64) (best metaPage, bad bool, err error) {
 	if size == 0 {
 		return metaPage{}, false, fmt.Errorf("%w: it is empty (0 bytes)", errStructure)
 	}
-	best, ok, whole0, err := metaAt(r, 0, size)
+	newest, err := metaAt(r, 0, size)
 	if err != nil {
 		return metaPage{}, false, err
 	}
-	if ok {
-		second, ok, whole1, err := metaAt(r, best.pageSize, size)
-		if err != nil {
-			return metaPage{}, false, err
-		}
-		if ok && second.pageSize == best.pageSize && second.txid > best.txid {
-			best = second
-		}
-		return best, !whole0 || !whole1, fits(best, size)
-	}
 	// Without the first, the size of a page is not known: the second lies at one of a few places.
-	for off := int64(minPageSize); off <= maxPageSize; off <<= 1 {
-		second, ok, _, err := metaAt(r, off, size)
+	from, to := int64(minPageSize), int64(maxPageSize)
+	if newest.ok {
+		from, to = newest.meta.pageSize, newest.meta.pageSize
+	}
+	var other metaSlot
+	for off := from; off <= to; off <<= 1 {
+		second, err := metaAt(r, off, size)
 		if err != nil {
 			return metaPage{}, false, err
 		}
-		if ok && second.pageSize == off {
-			return second, true, fits(second, size)
+		second.ok = second.ok && second.meta.pageSize == off
+		if other = second; second.ok {
+			break
 		}
 	}
-	return metaPage{}, false, fmt.Errorf("%w: none of its %d bytes is a valid meta page", errStructure, size)
+	if other.ok && (!newest.ok || other.meta.txid > newest.meta.txid) {
+		newest, other = other, newest
+	}
+	if !newest.ok {
+		return metaPage{}, false, fmt.Errorf("%w: none of its %d bytes is a valid meta page", errStructure, size)
+	}
+	bad = !newest.whole || !other.whole
+	if bad && !other.precedes(newest.meta) {
+		return metaPage{}, false, fmt.Errorf("%w: a meta page is damaged, and the last transaction may be lost with it", errStructure)
+	}
+	return newest.meta, bad, fits(newest.meta, size)
 }
 
 // fits says whether a file of size bytes can hold all that the meta page speaks of.
