@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -32,8 +34,8 @@ type holder struct {
 }
 
 // LockDir takes the lock of a directory, which must exist, before anything else in it is read, and leaves in its file who
-// holds it. The lock ends with Release or with the process, and is not inherited by programs that it starts. It never
-// waits: ErrLocked names the process that holds it.
+// holds it: program is its name, and its command where it has several. The lock ends with Release or with the process, and is
+// not inherited by programs that it starts. It does not wait for the lock: ErrLocked names the process that holds it.
 func LockDir(fsys *durable.FS, dir, program string) (*DirLock, error) {
 	path := filepath.Join(dir, lockName)
 	if err := makeLockFile(fsys, dir, path); err != nil {
@@ -86,28 +88,43 @@ func writeHolder(fsys *durable.FS, f *os.File, program string) error {
 	return err
 }
 
+// nameWait bounds how long a refusal waits for the holder's name: a holder that came a moment ago has not written it yet, and
+// what stands there until then is nothing, or the name of one that was killed.
+const nameWait = 500 * time.Millisecond
+
 // describeHolder says in words who holds the lock, as far as the file and /proc tell.
 func describeHolder(fsys *durable.FS, path string) string {
+	for began := time.Now(); ; time.Sleep(lockPoll) {
+		text, seen := readHolder(fsys, path)
+		if seen || time.Since(began) >= nameWait {
+			return text
+		}
+	}
+}
+
+// readHolder is describeHolder at one moment; seen says that the process that is named exists.
+func readHolder(fsys *durable.FS, path string) (text string, seen bool) {
 	data, err := fsys.ReadFile(path, maxHolder)
 	var h holder
 	if err != nil || json.Unmarshal(data, &h) != nil || h.PID <= 0 {
-		return "another process"
+		return "another process", false
 	}
-	text := fmt.Sprintf("%s, pid %d", h.Program, h.PID)
+	text = fmt.Sprintf("%s, pid %d", h.Program, h.PID)
 	comm, err := fsys.ReadFile("/proc/"+strconv.Itoa(h.PID)+"/comm", maxHolder)
 	if err != nil {
-		return text + " (not visible from here)"
+		return text + " (not visible from here)", false
 	}
-	// The kernel keeps 15 bytes of a program's name (proc_pid_comm(5)).
-	if name := string(bytes.TrimSpace(comm)); name != h.Program[:min(len(h.Program), 15)] {
-		return fmt.Sprintf("%s, running as %q", text, name)
+	// The kernel keeps 15 bytes of a program's name (proc_pid_comm(5)), and nothing of its command.
+	program, _, _ := strings.Cut(h.Program, " ")
+	if name := string(bytes.TrimSpace(comm)); name != program[:min(len(program), 15)] {
+		return fmt.Sprintf("%s, running as %q", text, name), true
 	}
-	return text
+	return text, true
 }
 
-// Release gives the lock up. The file stays.
+// Release gives the lock up. The file stays, and names nobody.
 func (l *DirLock) Release() error {
-	if err := l.file.Close(); err != nil {
+	if err := errors.Join(l.file.Truncate(0), l.file.Close()); err != nil {
 		return fmt.Errorf("release %s: %w", l.file.Name(), err)
 	}
 	return nil

@@ -177,4 +177,18 @@ func TestDescribeHolder(t *testing.T) {
 			t.Errorf("%q: %q, want %q", content, got, want)
 		}
 	}
+	// Whoever took the lock a moment ago has not written its name yet.
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error, 1)
+	time.AfterFunc(lockPoll, func() {
+		written <- os.WriteFile(path, []byte(`{"pid":`+pid+`,"program":"`+name+` rebuild"}`), 0o600)
+	})
+	if got := describeHolder(durable.OS(), path); got != name+" rebuild, pid "+pid {
+		t.Errorf("a new holder: %q", got)
+	}
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
 }
