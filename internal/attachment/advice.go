@@ -37,7 +37,7 @@ var advice = []Advice{
 	{NeedsDamagedEarly, KindAttention, "The file was damaged before custody was complete.", "What is left is kept; look at it and capture again if possible.", WhoTechnician, showID},
 	{NeedsEmptyFile, KindAttention, "The file is empty and stayed so.", "Capture again; the empty file is kept as it is.", WhoTechnician, showID},
 	{NeedsNoAnswer, KindAttention, "A submission was interrupted and its source is gone; nobody was told that it succeeded.", "Check the file, then retry to send it.", WhoTechnician, retryID},
-	{NeedsManifestDamaged, KindAttention, "The record of this file is damaged; the file itself is kept.", "Run a check and keep the state directory.", WhoOperator, showID},
+	{NeedsManifestDamaged, KindAttention, "The record of this file is damaged; the file itself is kept.", "Run a check: it says whether the record can be restored.", WhoOperator, "fieldgwctl check"},
 
 	{NotTakenSettling, KindNotTaken, "Still changing, or changed a moment ago.", "Nothing to do.", WhoNobody, ""},
 	{NotTakenOpen, KindNotTaken, "A program still has it open for writing.", "Let the capture app finish or close it.", WhoTechnician, ""},

@@ -169,6 +169,9 @@ func (m *Manifest) Facts() Facts { return Facts{Verified: m.Delivery.Verified, P
 // Due reports whether the dispatcher has something to do for this attachment, now or later.
 func (m *Manifest) Due() bool { return m.State.Sendable() && !m.Paused }
 
+// Retryable reports whether a person may have it tried again. Half a file must not be delivered as the evidence it was to be.
+func (m *Manifest) Retryable() bool { return m.Problem == nil || m.Problem.Code != NeedsDamagedEarly }
+
 // Clone returns a copy that shares nothing that is written to.
 func (m *Manifest) Clone() *Manifest {
 	c := *m

@@ -35,6 +35,16 @@ func (s *session) Retry(ctx context.Context, by server.Caller, a control.Action)
 			return m.State == attachment.Attention || m.State.Sendable() && !m.Paused
 		},
 		do: func(ctx context.Context, id attachment.ID, by, reason string) error {
+			err := s.travel(id, func(m *attachment.Manifest) bool {
+				if m.State != attachment.Attention || !m.Retryable() {
+					return false
+				}
+				m.State, m.Problem = attachment.Captured, nil
+				return true
+			})
+			if err != nil {
+				return err
+			}
 			return s.queue.Retry(ctx, id, by, reason, time.Duration(s.dispatcher.rnd()*float64(retrySpread)))
 		},
 	})
@@ -52,7 +62,7 @@ func (s *session) Pause(ctx context.Context, by server.Caller, a control.Action)
 		event:  attachment.EventPaused,
 		needed: func(m *attachment.Manifest) bool { return m.State.Undelivered() && !m.Paused },
 		do: func(ctx context.Context, id attachment.ID, by, reason string) error {
-			if err := s.travel(id, func(m *attachment.Manifest) { m.Paused = true }); err != nil {
+			if err := s.travel(id, func(m *attachment.Manifest) bool { m.Paused = true; return true }); err != nil {
 				return err
 			}
 			_, err := s.queue.Pause(ctx, id, by, reason)
@@ -67,7 +77,7 @@ func (s *session) Resume(ctx context.Context, by server.Caller, a control.Action
 		event:  attachment.EventResumed,
 		needed: func(m *attachment.Manifest) bool { return m.Paused && m.State.Undelivered() },
 		do: func(ctx context.Context, id attachment.ID, by, reason string) error {
-			if err := s.travel(id, func(m *attachment.Manifest) { m.Paused = false }); err != nil {
+			if err := s.travel(id, func(m *attachment.Manifest) bool { m.Paused = false; return true }); err != nil {
 				return err
 			}
 			_, err := s.queue.Resume(ctx, id, by, reason)
@@ -79,17 +89,16 @@ func (s *session) Resume(ctx context.Context, by server.Caller, a control.Action
 }
 
 // travel writes a decision about one attachment into the manifest beside its payload, before the queue knows it: that copy
-// is what a queue is rebuilt from. A payload that is missing carries nothing.
-func (s *session) travel(id attachment.ID, edit func(*attachment.Manifest)) error {
+// is what a queue is rebuilt from. edit reports whether there is anything to write. A payload that is missing carries nothing.
+func (s *session) travel(id attachment.ID, edit func(*attachment.Manifest) bool) error {
 	e, err := s.queue.Get(id)
-	if err != nil || e.Manifest == nil {
+	if err != nil || e.Manifest == nil || !edit(e.Manifest) {
 		return err
 	}
 	segments, err := s.queue.Segments(id)
 	if err != nil {
 		return err
 	}
-	edit(e.Manifest)
 	err = s.spool.RewriteManifest(&attachment.Travelling{Manifest: *e.Manifest, Segments: segments})
 	if errors.Is(err, spool.ErrMissing) {
 		return nil

@@ -3,6 +3,7 @@ package intake
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
@@ -97,8 +98,12 @@ type check struct {
 }
 
 func (c *check) add(kind Broken, id attachment.ID, detail string) {
+	c.addWith(kind, id, detail, remedies[kind])
+}
+
+func (c *check) addWith(kind Broken, id attachment.ID, detail, remedy string) {
 	if len(c.findings) < MaxFindings {
-		c.findings = append(c.findings, Finding{Kind: kind, ID: id, Detail: detail, Remedy: remedies[kind]})
+		c.findings = append(c.findings, Finding{Kind: kind, ID: id, Detail: detail, Remedy: remedy})
 	}
 }
 
@@ -126,8 +131,7 @@ func (c *check) records(ctx context.Context) error {
 func (c *check) record(ctx context.Context, e queue.Entry) error {
 	m := e.Manifest
 	if m == nil {
-		c.add(BrokenRecord, e.ID, e.Err.Error())
-		return nil
+		return c.unreadable(e)
 	}
 	area, found, err := c.in.Spool.Locate(m.ID)
 	if err != nil {
@@ -156,6 +160,18 @@ func (c *check) record(ctx context.Context, e queue.Entry) error {
 		return err
 	}
 	return c.payload(ctx, m)
+}
+
+// unreadable reports a record that cannot be read, in place of what the queue's own check says of it.
+func (c *check) unreadable(e queue.Entry) error {
+	c.findings = slices.DeleteFunc(c.findings, func(f Finding) bool { return f.Kind == BrokenQueue && f.ID == e.ID && e.ID != "" })
+	t, err := c.in.travelling(e.ID)
+	if err == nil && t == nil {
+		c.addWith(BrokenRecord, e.ID, e.Err.Error(), "nothing here can restore it; its bytes are kept: look for a copy of its .manifest file")
+		return nil
+	}
+	c.add(BrokenRecord, e.ID, e.Err.Error())
+	return err
 }
 
 func (c *check) travelling(area spool.Area, m *attachment.Manifest) error {
@@ -288,7 +304,7 @@ func (in *Intake) Repair(ctx context.Context, findings []Finding) (acted int, er
 func (in *Intake) repair(ctx context.Context, f Finding) (bool, error) {
 	switch f.Kind {
 	case BrokenQueue:
-		return true, in.Queue.Reindex(ctx)
+		return true, in.restoreAll(ctx, Report{})
 	case BrokenRecord:
 		return in.restoreOne(ctx, f.ID)
 	case BrokenUnrecorded:

@@ -52,8 +52,16 @@ func (in *Intake) build(it queue.Intake, sum attachment.Fingerprint, head []byte
 	return a
 }
 
+// travelling is the manifest to lie beside the payload. That a person must look at it travels too: a queue that is made anew
+// from it must not send what was held.
 func travelling(a queue.Adoption) *attachment.Travelling {
-	return &attachment.Travelling{Manifest: a.Manifest, Segments: a.Segments}
+	t := &attachment.Travelling{Manifest: a.Manifest, Segments: a.Segments}
+	if a.Problem != nil {
+		problem := *a.Problem
+		problem.Since = a.Manifest.AdoptedAt
+		t.Manifest.State, t.Manifest.Problem = attachment.Attention, &problem
+	}
+	return t
 }
 
 // byExtension names media types that content sniffing does not know or takes for something more general.

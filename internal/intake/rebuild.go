@@ -21,6 +21,14 @@ import (
 // damagedPage is how many damaged records are looked at before the next page is read.
 const damagedPage = 64
 
+// restoreAll mends all damaged values: those of single attachments, and everything that follows from the manifests.
+func (in *Intake) restoreAll(ctx context.Context, report Report) error {
+	if err := in.restoreDamaged(ctx, report); err != nil {
+		return err
+	}
+	return in.Queue.Reindex(ctx)
+}
+
 // restoreDamaged makes records that cannot be read again from the manifests that travel with their payloads.
 func (in *Intake) restoreDamaged(ctx context.Context, report Report) error {
 	var after attachment.ID
@@ -38,6 +46,9 @@ func (in *Intake) restoreDamaged(ctx context.Context, report Report) error {
 			if !restored {
 				report[RecordDamaged]++
 				in.Logger.Error("a record is damaged and nothing travels that could restore it", slog.String(logging.KeyAttachment, string(id)))
+				if err := in.Queue.Park(ctx, id); err != nil {
+					return err
+				}
 				continue
 			}
 			report[RecordRestored]++
@@ -46,25 +57,31 @@ func (in *Intake) restoreDamaged(ctx context.Context, report Report) error {
 }
 
 func (in *Intake) restoreOne(ctx context.Context, id attachment.ID) (bool, error) {
+	t, err := in.travelling(id)
+	if err != nil || t == nil {
+		return false, err
+	}
+	r, err := in.readReceipt(&t.Manifest)
+	if err != nil {
+		return false, err
+	}
+	err = in.Queue.Restore(ctx, t, r)
+	if errors.Is(err, queue.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// travelling returns the manifest that travels with an attachment; nil when none can be read.
+func (in *Intake) travelling(id attachment.ID) (*attachment.Travelling, error) {
 	for _, area := range []spool.Area{spool.Payloads, spool.Delivered} {
 		t, err := in.Spool.ReadManifest(area, id)
 		if durable.IsNotExist(err) || errors.Is(err, attachment.ErrBadManifest) {
 			continue
 		}
-		if err != nil {
-			return false, err
-		}
-		r, err := in.readReceipt(&t.Manifest)
-		if err != nil {
-			return false, err
-		}
-		err = in.Queue.Restore(ctx, t, r)
-		if errors.Is(err, queue.ErrNotFound) {
-			return false, nil
-		}
-		return err == nil, err
+		return t, err
 	}
-	return false, nil
+	return nil, nil
 }
 
 // readReceipt returns the receipt file of an attachment when it really speaks of it; nil when there is none that does. One
@@ -132,7 +149,7 @@ func (in *Intake) Rebuild(ctx context.Context) (Report, error) {
 			return report, err
 		}
 	}
-	return report, nil
+	return report, in.Queue.RestoreSubmissions(ctx)
 }
 
 // adoptedAt is the time in the manifest that travels with a payload; zero without a readable one.

@@ -27,7 +27,7 @@ func (in *Intake) Recover(ctx context.Context) (Report, error) {
 		return report, err
 	}
 	if in.Queue.Suspect() {
-		if err := in.restoreDamaged(ctx, report); err != nil {
+		if err := in.restoreAll(ctx, report); err != nil {
 			return report, err
 		}
 	}

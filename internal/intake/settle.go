@@ -23,11 +23,15 @@ func (in *Intake) settleFound(ctx context.Context, f spool.Found, underWay map[a
 		return nil
 	}
 	if f.Area == spool.Staging {
+		if in.Queue.Suspect() { // its intake may be what was damaged
+			return in.resumeUnknown(ctx, f.ID, report)
+		}
 		report[AbandonedStaging]++
 		return nil
 	}
 	e, err := in.Queue.Get(f.ID)
 	if errors.Is(err, queue.ErrNotFound) {
+		in.Logger.Error("a payload had no record; it is recorded again", slog.String(logging.KeyAttachment, string(f.ID)))
 		return in.record(ctx, f, report)
 	}
 	if err != nil {
@@ -72,7 +76,6 @@ func (in *Intake) record(ctx context.Context, f spool.Found, report Report) erro
 	} else {
 		report[Unrecorded]++
 	}
-	in.Logger.Error("a payload had no record; it is recorded again", slog.String(logging.KeyAttachment, string(f.ID)))
 	if err := in.Spool.Settle(f.ID); err != nil {
 		return err
 	}
@@ -89,9 +92,10 @@ func (in *Intake) fromTravelling(id attachment.ID, ev evidence) queue.Adoption {
 		return a
 	}
 	m := ev.travelling.Manifest
+	problem := m.Problem
 	m.Delivery, m.Problem, m.Prepared, m.Seq = attachment.Delivery{ProposedMediaID: string(id)}, nil, false, 0
 	m.State = attachment.Captured
-	a := queue.Adoption{Manifest: m, Segments: ev.travelling.Segments}
+	a := queue.Adoption{Manifest: m, Segments: ev.travelling.Segments, Problem: problem}
 	if !ev.sum.Equal(attachment.Fingerprint{Length: m.Length, SHA256: m.SHA256}) {
 		a.Problem = &attachment.Problem{Code: attachment.NeedsPayloadChanged, Detail: "found without a record, and changed"}
 	}

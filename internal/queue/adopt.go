@@ -99,18 +99,21 @@ func ledgerKey(watch, relPath string, id attachment.SourceIdentity) []byte {
 	return append(key, seqKey(uint64(id.MTimeNS))...)
 }
 
+func ledgerOf(m *attachment.Manifest) []byte {
+	return ledgerKey(m.Source.Watch, m.Source.RelPath.Exact(), m.Source.Identity)
+}
+
 // putLedger remembers a source that stays in place. One that was moved into the spool is gone: a file that appears there
 // later is another capture, even of the same size and time.
 func putLedger(tx *store.Tx, m *attachment.Manifest) error {
 	if m.Source.Watch == "" || m.Custody == attachment.CustodyMove {
 		return nil
 	}
-	key := ledgerKey(m.Source.Watch, m.Source.RelPath.Exact(), m.Source.Identity)
-	return tx.Bucket(bLedger).Put(key, idKey(m.ID))
+	return tx.Bucket(bLedger).Put(ledgerOf(m), idKey(m.ID))
 }
 
 func dropLedger(tx *store.Tx, m *attachment.Manifest) error {
-	key := ledgerKey(m.Source.Watch, m.Source.RelPath.Exact(), m.Source.Identity)
+	key := ledgerOf(m)
 	if id, err := tx.Bucket(bLedger).Get(key); err == nil && attachment.ID(id) != m.ID {
 		return nil
 	}

@@ -5,43 +5,15 @@ import (
 	"testing"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/test/damage"
 )
-
-// damage flips one bit in the first stored value of a bucket, below the store, as a bad sector would.
-func damage(t *testing.T, path, bucket string) (key []byte) {
-	t.Helper()
-	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bolt.Tx) error {
-		b := tx.Bucket([]byte(bucket))
-		k, v := b.Cursor().First()
-		if k == nil {
-			t.Fatalf("bucket %s is empty", bucket)
-		}
-		key = append([]byte(nil), k...)
-		spoiled := append([]byte(nil), v...)
-		spoiled[len(spoiled)-1] ^= 0x04
-		return b.Put(key, spoiled)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
 
 // One damaged value, in whichever bucket, is that item's damage at most: the queue opens, lists, counts, and delivers
 // everything else; nothing is forgotten.
 func TestOneDamagedValueIsThatItemsDamage(t *testing.T) {
 	for _, bucket := range []string{
-		bManifests, bOrder, bOffsets, bSegments, bErrors, bJournal, bDue, bConditions, bChildren, bParents, bCounters, bLedger,
+		bManifests, bOrder, bOffsets, bSegments, bErrors, bJournal, bHistory, bTails, bDue, bConditions, bChildren, bParents, bCounters, bLedger,
 		bIntakes, bChannel, bDecisions,
 	} {
 		t.Run(bucket, func(t *testing.T) {
@@ -64,7 +36,7 @@ func TestOneDamagedValueIsThatItemsDamage(t *testing.T) {
 			f.do("id", err)
 			f.do("intake", f.PutIntakes(ctx, Intake{ID: id, Way: attachment.CustodyCopy, Filename: attachment.NameOf("x")}))
 			f.do("close", f.st.Close())
-			damage(t, f.path, bucket)
+			damage.Spoil(t, f.path, bucket, damage.Keys(t, f.path, bucket)[0])
 
 			f = open(t, f.path)
 			t.Cleanup(func() { f.do("close", f.st.Close()) })
@@ -93,6 +65,12 @@ func TestOneDamagedValueIsThatItemsDamage(t *testing.T) {
 				}
 				f.deliver(c)
 				delivered++
+			}
+			f.do("repair", f.Reindex(ctx))
+			// These three are mended from what lies beside the payload.
+			elsewhere := bucket == bManifests || bucket == bSegments || bucket == bIntakes
+			if findings, err := f.Check(ctx); err != nil || len(findings) != 0 && !elsewhere {
+				t.Errorf("after a repair: %+v, %v", findings, err)
 			}
 			if want := map[bool]int{true: 2, false: 3}[bucket == bManifests]; delivered != want {
 				t.Errorf("%d delivered, want %d", delivered, want)

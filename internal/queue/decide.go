@@ -39,8 +39,7 @@ func (q *Queue) decide(ctx context.Context, id attachment.ID, c Change, needed f
 // spreads a fleet. Errors wrap attachment.ErrTransition when it is not possible in its state.
 func (q *Queue) Retry(ctx context.Context, id attachment.ID, by, reason string, delay time.Duration) error {
 	now := q.clock()
-	if e, err := q.Get(id); err == nil && e.Manifest != nil && e.Manifest.Problem != nil && e.Manifest.Problem.Code == attachment.NeedsDamagedEarly {
-		// Half a file must not be delivered as the evidence it was to be.
+	if e, err := q.Get(id); err == nil && e.Manifest != nil && !e.Manifest.Retryable() {
 		return fmt.Errorf("retry %s: it was damaged before custody was complete: %w", id, attachment.ErrTransition)
 	}
 	_, err := q.decide(ctx, id, Change{

@@ -144,6 +144,10 @@ func (p *ParentCounts) add(m *attachment.Manifest, c attachment.Condition, sign 
 func recountCondition(tx *store.Tx, c attachment.Condition) (Count, error) {
 	var n Count
 	err := members(tx, tx.Bucket(bConditions), groupPrefix(string(c)), func(m *attachment.Manifest) {
+		if m == nil {
+			n.add(1, 0) // of unknown length, and not to be hidden
+			return
+		}
 		n.add(1, m.Length)
 	})
 	return n, err
@@ -153,12 +157,14 @@ func recountCondition(tx *store.Tx, c attachment.Condition) (Count, error) {
 func recountParent(tx *store.Tx, key string) (ParentCounts, error) {
 	var p ParentCounts
 	err := members(tx, tx.Bucket(bChildren), groupPrefix(key), func(m *attachment.Manifest) {
-		p.add(m, m.Condition(), +1)
+		if m != nil {
+			p.add(m, m.Condition(), +1)
+		}
 	})
 	return p, err
 }
 
-// members visits the manifests that an index lists; one whose manifest is damaged is passed over.
+// members visits the manifests that an index lists, with nil for one that is damaged.
 func members(tx *store.Tx, index *store.Bucket, prefix []byte, visit func(*attachment.Manifest)) error {
 	return index.Scan(prefix, nil, func(key, _ []byte, _ error) error {
 		id, err := idAt(tx, seqOf(key))
@@ -167,7 +173,7 @@ func members(tx *store.Tx, index *store.Bucket, prefix []byte, visit func(*attac
 		}
 		m, err := load(tx, id)
 		if isBadValue(err) {
-			return nil
+			m, err = nil, nil
 		}
 		if err == nil {
 			visit(m)

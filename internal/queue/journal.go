@@ -23,6 +23,9 @@ type Row struct {
 	By string `json:"by,omitempty"`
 }
 
+// lostRow is the detail of a row whose value was damaged.
+const lostRow = "this line of the journal is damaged"
+
 // maxDetail bounds a journal row's free text, in bytes.
 const maxDetail = 512
 
@@ -62,7 +65,7 @@ func (q *Queue) History(id attachment.ID, limit int) ([]Row, error) {
 		for _, seq := range seqs {
 			row, found, err := store.GetJSON[Row](tx.Bucket(bJournal), seqKey(seq))
 			if isBadValue(err) || !found {
-				row = Row{Seq: seq, ID: id, Detail: "this line of the journal is damaged"}
+				row = Row{Seq: seq, ID: id, Detail: lostRow}
 			} else if err != nil {
 				return err
 			}

@@ -13,7 +13,7 @@ import (
 const repairPage = 256
 
 // Reindex makes every index and counter agree with the manifests: missing entries are put, stale ones deleted, counters
-// computed anew. It works in small transactions and may run while the queue is in use. Manifests and journal are the
+// computed anew, and damaged values beside them mended. It works in small transactions and may run while the queue is in use. Manifests and journal are the
 // truth and are not touched.
 func (q *Queue) Reindex(ctx context.Context) error {
 	if err := q.pages(ctx, bManifests, q.putEntries); err != nil {
@@ -25,12 +25,16 @@ func (q *Queue) Reindex(ctx context.Context) error {
 			return err
 		}
 	}
-	return q.store.Update(ctx, func(tx *store.Tx) error {
+	err := q.store.Update(ctx, func(tx *store.Tx) error {
 		if err := recountConditions(tx); err != nil {
 			return err
 		}
 		return recountParents(tx)
 	})
+	if err != nil {
+		return err
+	}
+	return q.mend(ctx)
 }
 
 // pages calls fix for every entry of a bucket, a page in each transaction.
@@ -70,6 +74,12 @@ func (q *Queue) putEntries(tx *store.Tx, key, value []byte, bad error) error {
 	var m attachment.Manifest
 	if bad != nil || json.Unmarshal(value, &m) != nil {
 		return nil
+	}
+	// One source may have become several attachments, so that an entry which can be read is left.
+	if _, err := tx.Bucket(bLedger).Get(ledgerOf(&m)); isBadValue(err) {
+		if err := putLedger(tx, &m); err != nil {
+			return err
+		}
 	}
 	for bucket, want := range entriesOf(&m) {
 		found, err := tx.Bucket(bucket).Get(want.key)

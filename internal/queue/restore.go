@@ -13,12 +13,21 @@ import (
 // Suspect reports whether the store found damaged values when it was opened, so that looking for them is worth the time.
 func (q *Queue) Suspect() bool { return q.store.Stats().BadValues > 0 }
 
-// Damaged returns attachments whose stored manifest is damaged, at most limit of them, starting after an ID.
+// Damaged returns attachments whose stored manifest, segment digests or receipt is damaged, at most limit of them, starting
+// after an ID.
 func (q *Queue) Damaged(after attachment.ID, limit int) (ids []attachment.ID, err error) {
 	err = q.store.View(func(tx *store.Tx) error {
 		ids = nil
 		return tx.Bucket(bManifests).Scan(nil, idKey(after), func(key, _ []byte, bad error) error {
-			if bad == nil || attachment.ID(key) == after {
+			if attachment.ID(key) == after {
+				return nil
+			}
+			for _, bucket := range []string{bSegments, bReceipts} {
+				if _, err := tx.Bucket(bucket).Get(key); err != nil {
+					bad = err
+				}
+			}
+			if bad == nil {
 				return nil
 			}
 			if ids = append(ids, attachment.ID(key)); len(ids) == limit {
@@ -30,12 +39,51 @@ func (q *Queue) Damaged(after attachment.ID, limit int) (ids []attachment.ID, er
 	return ids, err
 }
 
-// Restore makes a damaged record again from the manifest that travels with the payload. State and order come from the
+// Park shows an attachment whose manifest is damaged, and which nothing can restore, as one that needs a person, and takes it
+// out of the dispatcher's way. It changes indexes only.
+func (q *Queue) Park(ctx context.Context, id attachment.ID) error {
+	return q.store.Update(ctx, func(tx *store.Tx) error {
+		if _, err := load(tx, id); !isBadValue(err) {
+			return err
+		}
+		first, _, err := ends(tx, id)
+		if err != nil {
+			return nil // where the indexes have it stands in its journal, and nowhere else
+		}
+		seq, err := orderOf(tx, id, first.Seq)
+		if err != nil {
+			return err
+		}
+		if err := unindex(tx, &attachment.Manifest{ID: id, Seq: seq}); err != nil {
+			return err
+		}
+		if err := tx.Bucket(bConditions).Put(groupKey(string(attachment.ShownAttention), seq), idKey(id)); err != nil {
+			return err
+		}
+		return recountConditions(tx)
+	})
+}
+
+// restoreBeside restores what is kept beside a manifest that can be read.
+func restoreBeside(tx *store.Tx, t *attachment.Travelling, r *receipt.Receipt) error {
+	id := t.Manifest.ID
+	if _, err := tx.Bucket(bReceipts).Get(idKey(id)); isBadValue(err) && r != nil {
+		if err := store.PutJSON(tx.Bucket(bReceipts), idKey(id), r); err != nil {
+			return err
+		}
+	}
+	return putSegments(tx, id, t.Segments)
+}
+
+// Restore makes a damaged record, or what is damaged beside it, again from the manifest that travels with the payload. State and order come from the
 // journal, the receipt from its own bucket or from r, which may be nil. The session is not restored: the next reserve
 // finds it. Errors wrap ErrNotFound when the journal knows nothing of the attachment either.
 func (q *Queue) Restore(ctx context.Context, t *attachment.Travelling, r *receipt.Receipt) error {
 	return q.store.Update(ctx, func(tx *store.Tx) error {
 		id := t.Manifest.ID
+		if m, err := load(tx, id); err == nil && m.SHA256 == t.Manifest.SHA256 {
+			return restoreBeside(tx, t, r)
+		}
 		first, last, err := ends(tx, id)
 		if err != nil {
 			return err
@@ -47,7 +95,7 @@ func (q *Queue) Restore(ctx context.Context, t *attachment.Travelling, r *receip
 		if m.Seq, err = orderOf(tx, id, first.Seq); err != nil {
 			return err
 		}
-		m.State = last.To
+		m.State, m.Problem = last.To, nil // a person may have ended it since
 		m.Delivery = attachment.Delivery{ProposedMediaID: string(id)}
 		m.Prepared = m.State != attachment.Captured
 		settleFacts(m, last, r)
