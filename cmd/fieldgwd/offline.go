@@ -6,13 +6,15 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/config"
 	fieldgwd "github.com/fieldgw/fieldgw/internal/daemon"
 	"github.com/fieldgw/fieldgw/internal/durable"
+	"github.com/fieldgw/fieldgw/internal/intake"
 	"github.com/fieldgw/fieldgw/internal/logging"
 	"github.com/fieldgw/fieldgw/internal/store"
 )
@@ -81,22 +83,33 @@ func rebuildCommand(path *string, stdout, stderr io.Writer) *cobra.Command {
 	return cmd
 }
 
+// printRebuilt says what the new queue holds, and what in the old files a person may want to look at.
 func printRebuilt(stdout io.Writer, r fieldgwd.Rebuilt) error {
+	var b strings.Builder
 	if r.Kept != "" {
-		fmt.Fprintf(stdout, "The old queue file is kept as %s\n", r.Kept)
+		fmt.Fprintf(&b, "The old queue file is kept as %s\n", r.Kept)
 	}
-	var lines []string
-	for c, n := range r.Counts {
-		lines = append(lines, fmt.Sprintf("  %-34s %8d files %14d bytes", c, n.Items, n.Bytes))
+	fmt.Fprintf(&b, "The new queue was made from %d stored files and %d delivered copies:\n",
+		r.Report[intake.Unrecorded]+r.Report[intake.Unnamed]+r.Report[intake.DamagedOnlyCopy], r.Report[intake.RebuiltDelivered])
+	for _, c := range attachment.Conditions() {
+		if n := r.Counts[c]; n.Items > 0 {
+			fmt.Fprintf(&b, "  %-34s %8d files %14d bytes\n", c, n.Items, n.Bytes)
+		}
 	}
-	for situation, n := range r.Report {
-		lines = append(lines, fmt.Sprintf("  found %-28s %8d", situation, n))
+	for _, look := range []struct {
+		at   intake.Situation
+		what string
+	}{
+		{intake.Unnamed, "without a readable manifest: a person must look at them"},
+		{intake.DamagedOnlyCopy, "whose custody was not complete: a person must look at them"},
+		{intake.Stray, "left alone, because nothing tells what they are: fieldgwd check names them"},
+	} {
+		if n := r.Report[look.at]; n > 0 {
+			fmt.Fprintf(&b, "  %d files %s\n", n, look.what)
+		}
 	}
-	slices.Sort(lines)
-	for _, line := range lines {
-		fmt.Fprintln(stdout, line)
-	}
-	_, err := fmt.Fprintln(stdout, "The new queue is in place; start fieldgwd.")
+	b.WriteString("It is in place; start fieldgwd.\n")
+	_, err := io.WriteString(stdout, b.String())
 	return err
 }
 
@@ -104,7 +117,7 @@ func printRebuilt(stdout io.Writer, r fieldgwd.Rebuilt) error {
 func offlineError(err error) error {
 	switch {
 	case errors.Is(err, store.ErrLocked):
-		err = fmt.Errorf("%w; stop fieldgwd first", err)
+		err = fmt.Errorf("%w; stop the daemon first, or wait for the end of another check or rebuild", err)
 	case errors.Is(err, store.ErrDamaged):
 		err = fmt.Errorf("%w; run: fieldgwd rebuild", err)
 	}

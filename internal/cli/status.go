@@ -316,6 +316,12 @@ func remedies(st *control.Status) (todo []string) {
 		}
 	}
 	if st.Degraded != nil { // the same is what blocks capture, and nothing else can be done before
+		for _, p := range st.Problems {
+			add("", p.Action, "")
+		}
+		if len(todo) > 0 {
+			return todo
+		}
 		add("", "Rebuild the queue from the stored files, then start the daemon again.", rebuild)
 		return todo
 	}

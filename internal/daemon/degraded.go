@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/control"
 	"github.com/fieldgw/fieldgw/internal/control/server"
 	"github.com/fieldgw/fieldgw/internal/logging"
+	"github.com/fieldgw/fieldgw/internal/store"
 )
 
 // runDegraded keeps the service up beside a queue that cannot be used: it takes nothing, sends nothing, changes nothing,
@@ -43,6 +45,9 @@ func (d *degraded) Status(context.Context) (control.Status, error) {
 		Configured: d.opts.Config.Uplink.Configured(), Degraded: &why,
 		Capture:  control.Capture{Blocked: control.Why(attachment.NotTakenQueue, "", d.started)},
 		Problems: []control.Problem{{Code: string(attachment.NotTakenQueue), Severity: control.SeverityError, Message: why}},
+	}
+	if errors.Is(d.cause, store.ErrNewerSchema) { // nothing is broken, and a rebuild would lose what only the newer one knows
+		s.Problems[0].Action = "Install the newer version of fieldgw again."
 	}
 	s.Storage.State = control.StorageUnknown
 	return s, nil

@@ -46,9 +46,9 @@ func openQueue(opts Options, acc account, sp *spool.Spool, log *slog.Logger) (*s
 	return store.Open(path, queueSchema(), store.Options{FS: opts.FS, MaxSize: opts.QueueMax, Logger: log})
 }
 
-// offline holds the state directory's lock and works on the account's files without a daemon.
-func offline(opts Options, work func(acc account, sp *spool.Spool) error) (err error) {
-	lock, err := store.LockDir(opts.FS, opts.Config.StateDir, Program)
+// offline holds the state directory's lock, in the name of a command, and works on the account's files without a daemon.
+func offline(opts Options, command string, work func(acc account, sp *spool.Spool) error) (err error) {
+	lock, err := store.LockDir(opts.FS, opts.Config.StateDir, Program+" "+command)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func offline(opts Options, work func(acc account, sp *spool.Spool) error) (err e
 // Check holds queue and spool against each other while no daemon runs; deep reads every payload. Errors wrap
 // store.ErrLocked while one does, store.ErrDamaged or ErrQueueMissing when the queue cannot be used at all.
 func Check(ctx context.Context, opts Options, deep, repair bool) (findings []intake.Finding, err error) {
-	err = offline(opts, func(acc account, sp *spool.Spool) (err error) {
+	err = offline(opts, "check", func(acc account, sp *spool.Spool) (err error) {
 		st, err := openQueue(opts, acc, sp, opts.Logger)
 		if err != nil {
 			return err
@@ -101,16 +101,16 @@ type Rebuilt struct {
 
 // Rebuild makes a new queue from what lies outside of it and keeps the old file beside it. The new file is complete and
 // checked before it takes the old one's place; a crash in between leaves either the old queue, or none, which the daemon
-// refuses and a second rebuild mends. A queue that can be used is left alone unless force is set.
+// refuses and a second rebuild mends. A queue that can be used, by this version or a newer one, is left alone unless force is set.
 func Rebuild(ctx context.Context, opts Options, force bool) (r Rebuilt, err error) {
-	err = offline(opts, func(acc account, sp *spool.Spool) error {
+	err = offline(opts, "rebuild", func(acc account, sp *spool.Spool) error {
 		path := filepath.Join(acc.dir, queueFile)
 		if !force {
 			st, err := openQueue(opts, acc, sp, opts.Logger)
 			if err == nil {
 				return errors.Join(ErrQueueHealthy, st.Close())
 			}
-			if !unusable(err) {
+			if !unusable(err) || errors.Is(err, store.ErrNewerSchema) {
 				return err
 			}
 		}

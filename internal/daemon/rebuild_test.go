@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
@@ -87,6 +88,29 @@ func TestRebuildAfterDamage(t *testing.T) {
 				t.Errorf("%d reserves for three files", n)
 			}
 		})
+	}
+}
+
+// A queue of a newer version is not damaged: it is refused with what to do, and not even a rebuild replaces it.
+func TestNewerQueueIsKept(t *testing.T) {
+	d := newDevice(t)
+	ctx := context.Background()
+	d.up()
+	d.drop("insp-7/a.jpg", 1000)
+	d.delivered("a.jpg")
+	d.down()
+	newer := queueSchema()
+	newer.Version++
+	newer.Migrations = map[int]func(*store.Tx) error{newer.Version - 1: func(*store.Tx) error { return nil }}
+	st, err := store.Open(filepath.Join(d.accountDir(), queueFile), newer, store.Options{})
+	must(t, err)
+	must(t, st.Close())
+	if r, err := Rebuild(ctx, d.options(), false); !errors.Is(err, store.ErrNewerSchema) || r.Kept != "" {
+		t.Errorf("rebuild: %+v, %v", r, err)
+	}
+	d.up()
+	if s := d.status(); s.Degraded == nil || !strings.Contains(s.Problems[0].Action, "newer version") {
+		t.Errorf("%+v", s)
 	}
 }
 

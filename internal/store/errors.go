@@ -8,8 +8,8 @@ import (
 // Errors of opening a store and of its lock.
 var (
 	// ErrDamaged is returned when the file cannot be what a store left behind: by Open for an empty, cut or inconsistent
-	// file, and by every later call once a fault shows in a file that is open. The text says what, where and what to do;
-	// the file is left as it was found.
+	// file, and by every later call once a fault shows in a file that is open. The text says what and where; the file is left
+	// as it was found.
 	ErrDamaged = errors.New("store file is damaged")
 	// ErrOtherSchema is returned by Open when the file belongs to a schema of another name.
 	ErrOtherSchema = errors.New("store file belongs to another schema")

@@ -81,9 +81,9 @@ func (c *contents) collect(bucket string, key, stored []byte) {
 	}
 }
 
-// damaged is ErrDamaged with what was found, and what to do about it.
+// damaged is ErrDamaged with what was found. How to go on depends on whose file it is.
 func damaged(what error) error {
-	return fmt.Errorf("%w: %w; nothing was changed: keep the file, and rebuild it from what travels outside it or restore a backup", ErrDamaged, what)
+	return fmt.Errorf("%w: %w; nothing was changed; keep the file", ErrDamaged, what)
 }
 
 func damagedf(format string, args ...any) error { return damaged(fmt.Errorf(format, args...)) }

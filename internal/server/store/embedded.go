@@ -50,6 +50,9 @@ type Embedded struct{ db *store.Store }
 // of package internal/store.
 func OpenEmbedded(path string, fs *durable.FS, log *slog.Logger) (*Embedded, error) {
 	db, err := store.Open(path, schema, store.Options{FS: fs, Logger: log})
+	if errors.Is(err, store.ErrDamaged) {
+		err = fmt.Errorf("%w; restore the data directory from a backup", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open records: %w", err)
 	}
