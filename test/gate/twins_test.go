@@ -26,7 +26,7 @@ func TestTwoDaemonsOneIdentity(t *testing.T) {
 				one.Link.SetRate(1 << 20)
 				one.Link.Restore()
 				must(t, "first acknowledgement", rig.Until(t.Context(), patience, "first acknowledgement", func() (bool, error) {
-					return confirmed(t, one) > 0, nil
+					return undelivered(t, one) > 0, nil
 				}))
 			}
 			must(t, "stop", one.StopDaemon())
@@ -63,8 +63,8 @@ func inCustody(t *testing.T, r *rig.Rig, n int) {
 	}))
 }
 
-// confirmed is how many bytes the server has confirmed to a device that are not delivered yet.
-func confirmed(t *testing.T, r *rig.Rig) (n int64) {
+// undelivered is how many bytes the server has confirmed to a device that are not delivered yet.
+func undelivered(t *testing.T, r *rig.Rig) (n int64) {
 	t.Helper()
 	items, err := r.Truth(t.Context())
 	must(t, "truth", err)

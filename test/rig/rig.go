@@ -145,6 +145,12 @@ func (r *Rig) Spool() string { return r.Path("device", "state", "accounts", "def
 // Socket is the daemon's control socket.
 func (r *Rig) Socket() string { return r.Path("device", "run", "control.sock") }
 
+// DaemonConfig is the daemon's configuration file.
+func (r *Rig) DaemonConfig() string { return r.Path("device", "fieldgw.toml") }
+
+// Queue is the account's queue file.
+func (r *Rig) Queue() string { return filepath.Join(r.Spool(), "queue.db") }
+
 // WriteConfig writes the daemon's configuration; extra is added to that of the options.
 func (r *Rig) WriteConfig(extra string) error {
 	text := fmt.Sprintf(`version = 1
@@ -171,7 +177,7 @@ group = ""
 `, r.Path("device", "state"), r.Capture(), r.Adopt, r.Link.Addr(), r.Credential,
 		r.Path("server", "tls", "cert.pem"), r.Retry, r.Socket(), r.Config, extra,
 		r.Settle, r.Uplink)
-	return os.WriteFile(r.Path("device", "fieldgw.toml"), []byte(text), 0o600)
+	return os.WriteFile(r.DaemonConfig(), []byte(text), 0o600)
 }
 
 // StartServer starts fieldgw-server and waits until it is ready.
@@ -182,7 +188,7 @@ func (r *Rig) StartServer(ctx context.Context) (err error) {
 
 // StartDaemon starts fieldgwd and waits until it has recovered.
 func (r *Rig) StartDaemon(ctx context.Context) (err error) {
-	r.daemon, err = r.start(ctx, "fieldgwd", "run", "--config", r.Path("device", "fieldgw.toml"))
+	r.daemon, err = r.start(ctx, "fieldgwd", "run", "--config", r.DaemonConfig())
 	return err
 }
 
@@ -230,7 +236,16 @@ func (r *Rig) Close() error {
 
 // Ctl runs fieldgwctl and returns what it printed and its exit code. An error means that it could not be run.
 func (r *Rig) Ctl(ctx context.Context, args ...string) (stdout, stderr string, code int, err error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(r.Bin, "fieldgwctl"), args...)
+	return r.run(ctx, "fieldgwctl", args...)
+}
+
+// Offline runs a command of fieldgwd that is for a stopped daemon, such as check or rebuild. It returns what Ctl does.
+func (r *Rig) Offline(ctx context.Context, verb string, args ...string) (stdout, stderr string, code int, err error) {
+	return r.run(ctx, "fieldgwd", append([]string{verb, "--config", r.DaemonConfig()}, args...)...)
+}
+
+func (r *Rig) run(ctx context.Context, program string, args ...string) (stdout, stderr string, code int, err error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(r.Bin, program), args...)
 	cmd.Env = append(os.Environ(), "FIELDGW_SOCKET="+r.Socket(), "NO_COLOR=1", "TZ=UTC")
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
