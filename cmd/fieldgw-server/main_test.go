@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -18,34 +17,17 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"go.uber.org/goleak"
 
+	"github.com/fieldgw/fieldgw/internal/logging/loggingtest"
 	"github.com/fieldgw/fieldgw/internal/server/admin"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// lockedBuffer takes what a program under test writes from several goroutines.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
 // command runs the program to its end.
 func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	var out, errs lockedBuffer
+	var out, errs loggingtest.Buffer
 	code = run(t.Context(), args, &out, &errs)
 	return code, out.String(), errs.String()
 }
@@ -63,7 +45,7 @@ func ok(t *testing.T, args ...string) string {
 // served is a program that serves.
 type served struct {
 	uplink uplink
-	log    *lockedBuffer
+	log    *loggingtest.Buffer
 	stop   func() int
 }
 
@@ -78,7 +60,7 @@ type uplink struct {
 func start(t *testing.T, args ...string) *served {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	s := &served{log: &lockedBuffer{}}
+	s := &served{log: &loggingtest.Buffer{}}
 	out, feed := io.Pipe()
 	ended := make(chan int, 1)
 	go func() {

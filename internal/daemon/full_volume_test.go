@@ -17,6 +17,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/config"
 	"github.com/fieldgw/fieldgw/internal/durable"
 	"github.com/fieldgw/fieldgw/internal/uplink/uplinktest"
+	"github.com/fieldgw/fieldgw/test/seeds"
 )
 
 // Somebody fills the device's volume to the last block before any one of its file operations, in custody, transfer and
@@ -34,7 +35,7 @@ func TestFullVolume(t *testing.T) {
 			volume := smallVolume(t)
 			n := 0
 			for more := true; more; n++ {
-				device, server := filepath.Join(volume, fmt.Sprint(n)), simDir(t)
+				device, server := filepath.Join(volume, fmt.Sprint(n)), seeds.Dir(t)
 				must(t, os.Mkdir(device, 0o700))
 				synctest.Test(t, func(t *testing.T) {
 					s := newSim(t, device, 1)
@@ -61,7 +62,7 @@ func smallVolume(t *testing.T) string {
 	if os.Geteuid() != 0 {
 		t.Skip("not run: mounting an ext4 image needs root")
 	}
-	image, dir := filepath.Join(simDir(t), "image"), t.TempDir()
+	image, dir := filepath.Join(seeds.Dir(t), "image"), t.TempDir()
 	for _, args := range [][]string{
 		{"truncate", "-s", "24M", image}, {"mkfs.ext4", "-q", "-F", "-m", "0", "-J", "size=1", image}, {"mount", "-o", "loop", image, dir},
 	} {

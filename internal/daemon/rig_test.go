@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -18,6 +17,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/control"
 	"github.com/fieldgw/fieldgw/internal/control/client"
 	"github.com/fieldgw/fieldgw/internal/durable"
+	"github.com/fieldgw/fieldgw/internal/logging/loggingtest"
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/uplink/uplinktest"
 
@@ -41,25 +41,7 @@ type device struct {
 	client *client.Client
 	stop   context.CancelFunc
 	done   chan error
-	log    *logBuffer
-}
-
-// logBuffer collects what the daemon logs.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
+	log    *loggingtest.Buffer
 }
 
 func newDevice(t *testing.T) *device {
@@ -68,7 +50,7 @@ func newDevice(t *testing.T) *device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &device{t: t, dir: dir, server: uplinktest.NewServer(), fs: durable.OS(), log: &logBuffer{}}
+	d := &device{t: t, dir: dir, server: uplinktest.NewServer(), fs: durable.OS(), log: &loggingtest.Buffer{}}
 	d.http = httptest.NewServer(d.server)
 	if err := os.Mkdir(filepath.Join(dir, "capture"), 0o755); err != nil {
 		t.Fatal(err)

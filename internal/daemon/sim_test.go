@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/control"
 	"github.com/fieldgw/fieldgw/internal/queue"
 	"github.com/fieldgw/fieldgw/internal/uplink/uplinktest"
+	"github.com/fieldgw/fieldgw/test/seeds"
 )
 
 var (
@@ -30,32 +30,7 @@ var (
 // the link, wrong answers, full and failing disks, ends of either process at any file operation, refused credentials, and
 // people who pause and retry. The promises hold after every step, and once the faults end, everything is delivered.
 func TestSim(t *testing.T) {
-	first, n := rand.Uint64()>>16, *simSeeds
-	if *simSeed != 0 {
-		first, n = *simSeed, 1
-	}
-	for i := range uint64(n) {
-		seed := first + i
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			dir := simDir(t)
-			synctest.Test(t, func(t *testing.T) { newSim(t, dir, seed).run() })
-		})
-	}
-}
-
-// simDir is a temporary directory without a disk below it where there is one: the ends simulated here keep the page cache.
-func simDir(t *testing.T) string {
-	dir, err := os.MkdirTemp("/dev/shm", "fgwsim-")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
+	seeds.Each(t, *simSeeds, *simSeed, func(t *testing.T, dir string, seed uint64) { newSim(t, dir, seed).run() })
 }
 
 // sim is one world. Only the goroutine of run uses it, apart from what mu guards.

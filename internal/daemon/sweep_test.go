@@ -19,6 +19,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/spool"
 	"github.com/fieldgw/fieldgw/internal/store"
 	"github.com/fieldgw/fieldgw/internal/uplink/uplinktest"
+	"github.com/fieldgw/fieldgw/test/seeds"
 )
 
 // deviceScenario is something that a device does, which a sweep breaks at every file operation. A new one is an entry of
@@ -77,7 +78,7 @@ func TestDeviceFaultSweep(t *testing.T) {
 				t.Parallel()
 				n := 0
 				for more := true; more; n++ {
-					dir := simDir(t)
+					dir := seeds.Dir(t)
 					synctest.Test(t, func(t *testing.T) { more = sc.once(t, dir, ft, n) })
 					if t.Failed() {
 						t.Fatalf("at operation %d", n)

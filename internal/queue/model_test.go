@@ -7,16 +7,15 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/store"
+	"github.com/fieldgw/fieldgw/test/seeds"
 )
 
 var (
@@ -28,38 +27,14 @@ var (
 // Random histories of operations, refusals, pauses of the process and clock steps leave exactly what a simple model in
 // memory says, in every way the queue can be read; a refused operation changes nothing; the full check finds nothing.
 func TestQueueModel(t *testing.T) {
-	first, n := rand.Uint64()>>16, *modelSeeds
-	if *modelSeed != 0 {
-		first, n = *modelSeed, 1
-	}
-	for i := range uint64(n) {
-		seed := first + i
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			defer func() {
-				if t.Failed() {
-					t.Logf("again: go test ./internal/queue -run TestQueueModel -queue.seed=%d -queue.steps=%d", seed, *modelSteps)
-				}
-			}()
-			dir := memoryDir(t)
-			synctest.Test(t, func(t *testing.T) { runModel(t, dir, seed) })
-		})
-	}
-}
-
-// memoryDir is a temporary directory without a disk below it where there is one: these histories commit tens of thousands
-// of times and none of them loses power.
-func memoryDir(t *testing.T) string {
-	dir, err := os.MkdirTemp("/dev/shm", "queue-model-")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
+	seeds.Each(t, *modelSeeds, *modelSeed, func(t *testing.T, dir string, seed uint64) {
+		defer func() {
+			if t.Failed() {
+				t.Logf("again: go test ./internal/queue -run TestQueueModel -queue.seed=%d -queue.steps=%d", seed, *modelSteps)
+			}
+		}()
+		runModel(t, dir, seed)
 	})
-	return dir
 }
 
 // item is what the model knows of one attachment.

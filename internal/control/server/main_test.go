@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/control"
+	"github.com/fieldgw/fieldgw/internal/logging/loggingtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -130,29 +130,12 @@ type served struct {
 	socket string
 	http   *http.Client
 	stop   func() error // stops and returns what Run returned; may be called more than once
-	log    *lockedBuffer
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	log    *loggingtest.Buffer
 }
 
 func serve(t *testing.T, b Backend, adjust func(*timing)) *served {
 	t.Helper()
-	v := &served{socket: filepath.Join(t.TempDir(), "s"), log: &lockedBuffer{}}
+	v := &served{socket: filepath.Join(t.TempDir(), "s"), log: &loggingtest.Buffer{}}
 	l, err := Listen(v.socket, "")
 	if err != nil {
 		t.Fatal(err)
