@@ -34,6 +34,7 @@ const (
 	HoldCredentialUnusable Code = "credential_unusable"
 	HoldTLS                Code = "tls_untrusted"
 	HoldWaitingParent      Code = "parent_pending"
+	HoldSidecar            Code = "sidecar_pending"
 	HoldStorageReserve     Code = "storage_reserve"
 	HoldStorageUnknown     Code = "storage_unknown"
 )
@@ -54,23 +55,29 @@ const (
 	NeedsEmptyFile        Code = "empty"
 	NeedsNoAnswer         Code = "submission_unanswered"
 	NeedsManifestDamaged  Code = "manifest_damaged"
+	NeedsSidecarInvalid   Code = "sidecar_invalid"
+	NeedsPatternMismatch  Code = "pattern_mismatch"
 )
 
 // Reasons why a path was not taken.
 const (
-	NotTakenSettling    Code = "settling"
-	NotTakenOpen        Code = "still_open"
-	NotTakenEmpty       Code = "empty_file"
-	NotTakenUnreadable  Code = "unreadable"
-	NotTakenPermission  Code = "no_permission"
-	NotTakenSpecial     Code = "special_file"
-	NotTakenTemporary   Code = "temporary_name"
-	NotTakenUnavailable Code = "unavailable"
-	NotTakenStorage     Code = "storage_full"
-	NotTakenChanged     Code = "changed_while_read"
-	NotTakenQueue       Code = "queue_unavailable"
-	NotTakenTooDeep     Code = "too_deep"
-	NotTakenNotWatched  Code = "not_watched"
+	NotTakenSettling         Code = "settling"
+	NotTakenOpen             Code = "still_open"
+	NotTakenEmpty            Code = "empty_file"
+	NotTakenUnreadable       Code = "unreadable"
+	NotTakenPermission       Code = "no_permission"
+	NotTakenSpecial          Code = "special_file"
+	NotTakenTemporary        Code = "temporary_name"
+	NotTakenUnavailable      Code = "unavailable"
+	NotTakenStorage          Code = "storage_full"
+	NotTakenChanged          Code = "changed_while_read"
+	NotTakenQueue            Code = "queue_unavailable"
+	NotTakenTooDeep          Code = "too_deep"
+	NotTakenNotWatched       Code = "not_watched"
+	NotTakenSidecarWaits     Code = "sidecar_waits"
+	NotTakenSidecarAlone     Code = "sidecar_alone"
+	NotTakenSidecarAmbiguous Code = "sidecar_ambiguous"
+	NotTakenSidecarLate      Code = "sidecar_late"
 )
 
 // Who names the person who can act.
