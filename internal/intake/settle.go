@@ -37,6 +37,12 @@ func (in *Intake) settleFound(ctx context.Context, f spool.Found, underWay map[a
 		return nil // a damaged record
 	}
 	delivered := e.Manifest.State == attachment.Reconciled
+	if f.Sidecar && e.Manifest.Binding.Sidecar == nil {
+		report[BindingUnfinished]++
+		if err := in.finishBinding(ctx, e.Manifest); err != nil {
+			return err
+		}
+	}
 	switch {
 	case f.Area == spool.Payloads && !f.Payload && !delivered:
 		return nil // a payload that lies elsewhere: findMissing looks
@@ -64,6 +70,12 @@ func (in *Intake) record(ctx context.Context, f spool.Found, report Report) erro
 		return err
 	}
 	a := in.fromTravelling(f.ID, ev)
+	if f.Sidecar && a.Manifest.Binding.Sidecar == nil {
+		// Nothing says that it was used, so it still lies where it came from.
+		if err := in.Spool.DropSidecar(f.ID); err != nil {
+			return err
+		}
+	}
 	if ev.travelling == nil {
 		report[Unnamed]++
 		if err := in.Spool.WriteManifest(travelling(a)); err != nil {
@@ -91,7 +103,7 @@ func (in *Intake) fromTravelling(id attachment.ID, ev evidence) queue.Adoption {
 	m := ev.travelling.Manifest
 	m.Delivery, m.Problem, m.Prepared, m.Seq = attachment.Delivery{ProposedMediaID: string(id)}, nil, false, 0
 	m.State = attachment.Captured
-	a := queue.Adoption{Manifest: m, Segments: ev.travelling.Segments}
+	a := queue.Adoption{Manifest: m, Segments: ev.travelling.Segments, Problem: unnamed(&m)}
 	if !ev.sum.Equal(attachment.Fingerprint{Length: m.Length, SHA256: m.SHA256}) {
 		a.Problem = &attachment.Problem{Code: attachment.NeedsPayloadChanged, Detail: "found without a record, and changed"}
 	}

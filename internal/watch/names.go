@@ -9,8 +9,12 @@ import (
 	"github.com/fieldgw/fieldgw/internal/sidecar"
 )
 
-// releasePrefix begins the name that fieldgw itself gives to a source while it removes it; the attachment's ID follows.
-const releasePrefix = ".fieldgw-release-"
+// releasePrefix begins the name that fieldgw itself gives to a source while it removes it; the attachment's ID follows, and
+// releaseSidecar where it is the source's sidecar.
+const (
+	releasePrefix  = ".fieldgw-release-"
+	releaseSidecar = ".sidecar"
+)
 
 // ours reports whether a name is such a one. It is never a candidate and never listed. Another file that only begins like
 // it is hidden, and is listed as every hidden file is.
@@ -19,7 +23,7 @@ func ours(name string) bool {
 	if !ok {
 		return false
 	}
-	_, err := attachment.ParseID(id)
+	_, err := attachment.ParseID(strings.TrimSuffix(id, releaseSidecar))
 	return err == nil
 }
 
