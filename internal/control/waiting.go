@@ -94,6 +94,7 @@ var triggers = map[attachment.Code]string{
 	attachment.HoldTLS:                TriggerConfiguration,
 	attachment.HoldStorageReserve:     TriggerSpace,
 	attachment.HoldStorageUnknown:     TriggerSpace,
+	attachment.HoldSidecar:            TriggerFile,
 	attachment.NotTakenPermission:     TriggerConfiguration,
 	attachment.NotTakenStorage:        TriggerSpace,
 	attachment.NotTakenQueue:          TriggerService,

@@ -35,6 +35,7 @@ type device struct {
 	http   *httptest.Server
 	fs     *durable.FS
 	extra  string
+	watch  string // more keys of the watch
 
 	client *client.Client
 	stop   context.CancelFunc
@@ -103,6 +104,7 @@ state_dir = %q
 [watch.camera]
 path = %q
 settle = "50ms"
+%s
 [uplink]
 endpoint = %q
 credential = %q
@@ -118,7 +120,7 @@ cap = "50ms-100ms"
 [control]
 socket = %q
 group = ""
-%s`, filepath.Join(d.dir, "state"), filepath.Join(d.dir, "capture"), d.http.URL, filepath.Join(d.dir, "token"), d.socket(), d.extra)
+%s`, filepath.Join(d.dir, "state"), filepath.Join(d.dir, "capture"), d.watch, d.http.URL, filepath.Join(d.dir, "token"), d.socket(), d.extra)
 	path := filepath.Join(d.dir, "fieldgw.toml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		d.t.Fatal(err)
