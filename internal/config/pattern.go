@@ -24,10 +24,7 @@ func (l *loader) checkBinding(key string, w *Watch) {
 	if !l.sound(key+".parent", key+".pattern") {
 		return
 	}
-	_, waits := l.index[key+".sidecar_wait"]
 	switch {
-	case waits && w.Parent != ParentSidecar:
-		l.problemAt(key+".sidecar_wait", "nothing waits for sidecars", "set parent = \"sidecar\", or drop this key")
 	case w.Parent != ParentPattern && w.Pattern != "":
 		l.problemAt(key+".pattern", "the pattern is not used", "set parent = \"pattern\", or drop this key")
 	case w.Parent != ParentPattern:
@@ -51,7 +48,7 @@ func compilePattern(p string) (*regexp.Regexp, *valueError) {
 	var malformed *syntax.Error
 	if errors.As(err, &malformed) {
 		at := ""
-		if i := strings.Index(p, malformed.Expr); i >= 0 && malformed.Expr != "" {
+		if i := strings.Index(p, malformed.Expr); i >= 0 && malformed.Expr != p {
 			at = fmt.Sprintf(" at character %d", 1+len([]rune(p[:i])))
 		}
 		return nil, &valueError{

@@ -58,7 +58,7 @@ f.toml:19: watch.cam.include: want a list of strings, got a string (write ["*.jp
 f.toml:20: watch.cam.exclude[1]: want a string in quotes, got a number without a unit
 f.toml:21: watch.cam.exclude[2]: malformed pattern "[" (the signs are *, ?, [a-z] and \ before one of them)
 f.toml:21: watch.cam.exclude[3]: patterns match the name without its directories, so "x/y" matches nothing
-f.toml:22: watch.cam.parent: want "directory" or "none", got "diretory" (did you mean "directory"?)
+f.toml:22: watch.cam.parent: want "directory", "sidecar", "pattern" or "none", got "diretory" (did you mean "directory"?)
 f.toml:23: watch.cam.adopt: want a string in quotes, got a boolean
 f.toml:24: watch."a b": a name is made of letters, digits, _ and -, at most 64
 f.toml:27: log.level: want "debug", "info", "warn" or "error", got "INFO" (did you mean "info"?)
