@@ -20,6 +20,7 @@ var advice = []Advice{
 	{HoldCredentialUnusable, KindHold, "The device's credential cannot be read.", "Install the credential file with mode 0600, readable by the user fieldgw; it is read again by itself.", WhoOperator, "fieldgwd check-config"},
 	{HoldTLS, KindHold, "The server's certificate is not trusted.", "Check uplink.ca_file, the server's certificate and this device's clock.", WhoOperator, ""},
 	{HoldWaitingParent, KindHold, "The server waits for the inspection that this file belongs to.", "Nothing to do; it is asked again by itself.", WhoNobody, ""},
+	{HoldSidecar, KindHold, "Waits for the sidecar that says what it belongs to.", "Put the sidecar beside where the file was, or send it without.", WhoTechnician, retryID},
 	{HoldStorageReserve, KindHold, "Free space is below the reserve: no new files are taken. They stay where they are.", "Free space on the volume.", WhoTechnician, "fieldgwctl status"},
 	{HoldStorageUnknown, KindHold, "Free space cannot be measured.", "Check the volume that holds the state directory.", WhoOperator, ""},
 	{HoldDeviceFull, KindHold, "This device has no room to record the delivery.", "Free space on the volume; sending goes on by itself.", WhoTechnician, "fieldgwctl status"},
@@ -38,6 +39,8 @@ var advice = []Advice{
 	{NeedsEmptyFile, KindAttention, "The file is empty and stayed so.", "Capture again; the empty file is kept as it is.", WhoTechnician, showID},
 	{NeedsNoAnswer, KindAttention, "A submission was interrupted and its source is gone; nobody was told that it succeeded.", "Check the file, then retry to send it.", WhoTechnician, retryID},
 	{NeedsManifestDamaged, KindAttention, "The record of this file is damaged; the file itself is kept.", "Run a check: it says whether the record can be restored.", WhoOperator, "fieldgwctl check"},
+	{NeedsSidecarInvalid, KindAttention, "The sidecar that belongs to this file cannot be used.", "Correct the sidecar where it lies, see the detail; or retry to send the file without it.", WhoTechnician, retryID},
+	{NeedsPatternMismatch, KindAttention, "The file's path does not say which inspection it belongs to.", "Correct the pattern of its watch for the next files; retry sends this one without an inspection.", WhoTechnician, retryID},
 
 	{NotTakenSettling, KindNotTaken, "Still changing, or changed a moment ago.", "Nothing to do.", WhoNobody, ""},
 	{NotTakenOpen, KindNotTaken, "A program still has it open for writing.", "Let the capture app finish or close it.", WhoTechnician, ""},
@@ -53,4 +56,8 @@ var advice = []Advice{
 	{NotTakenQueueFull, KindNotTaken, "The queue has reached its largest size: no new files are taken. They stay where they are.", "Let everything be delivered; then stop fieldgwd, move its state directory aside and start it again.", WhoOperator, "fieldgwctl status"},
 	{NotTakenTooDeep, KindNotTaken, "The directory is nested too deeply.", "Move it up.", WhoTechnician, ""},
 	{NotTakenNotWatched, KindNotTaken, "The kernel gives no events for this directory; it is scanned from time to time.", "Raise fs.inotify.max_user_watches.", WhoOperator, ""},
+	{NotTakenSidecarWaits, KindNotTaken, "A sidecar whose file is not taken yet, or is being sent at this moment.", "Nothing to do; it is looked at again.", WhoNobody, ""},
+	{NotTakenSidecarAlone, KindNotTaken, "A sidecar without its file.", "Put the file of that name beside it, or remove the sidecar.", WhoTechnician, ""},
+	{NotTakenSidecarAmbiguous, KindNotTaken, "A sidecar that fits several files which were captured under one name.", "Let the older files be delivered first, or retry them; then it binds the last one.", WhoTechnician, ""},
+	{NotTakenSidecarLate, KindNotTaken, "A sidecar that came after its file was sent, or after another sidecar bound it.", "Remove the sidecar; what the server registered does not change any more.", WhoTechnician, ""},
 }

@@ -70,7 +70,7 @@ func TestOnlyReceiptsAndDecisionsEndEvidence(t *testing.T) {
 func TestBackIsComputed(t *testing.T) {
 	cases := map[Facts]State{{}: Captured, {Prepared: true}: Ready, {Prepared: true, Verified: true}: Uploaded}
 	for facts, want := range cases {
-		for from, event := range map[State]Event{Attention: EventRetried, Review: EventKept} {
+		for event, from := range map[Event]State{EventRetried: Attention, EventPrepared: Attention, EventKept: Review} {
 			if got, err := Next(from, event, facts); err != nil || got != want {
 				t.Errorf("%s in %s with %+v: %s, %v; want %s", event, from, facts, got, err, want)
 			}

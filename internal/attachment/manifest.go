@@ -93,6 +93,8 @@ type Delivery struct {
 	Session Session `json:"session,omitzero"`
 	// Verified: the server's length and digest equal ours for this session.
 	Verified bool `json:"verified,omitempty"`
+	// ParentFixed: the server may have been asked to register it, which fixes the parent for ever.
+	ParentFixed bool `json:"parent_fixed,omitempty"`
 	// Attempts counts deliveries begun; Failures counts those charged to the item since the last success or retry.
 	Attempts int `json:"attempts,omitempty"`
 	Failures int `json:"failures,omitempty"`
@@ -134,6 +136,7 @@ type Manifest struct {
 	Seq uint64 `json:"seq,omitempty"`
 
 	Parent           Parent    `json:"parent,omitzero"`
+	Binding          Binding   `json:"binding,omitzero"`
 	Filename         Name      `json:"filename"`
 	MediaType        string    `json:"media_type"`
 	Length           int64     `json:"length"`
@@ -144,9 +147,13 @@ type Manifest struct {
 	AdoptedAt        time.Time `json:"adopted_at"`
 	Role             Role      `json:"role"`
 	Of               ID        `json:"of,omitempty"`
-	Structure        string    `json:"structure"`
-	Custody          Custody   `json:"custody"`
-	Source           Source    `json:"source"`
+	// Supersedes is the attachment that this one takes the place of; Description is one printable line for people.
+	Supersedes  ID     `json:"supersedes,omitempty"`
+	Description string `json:"description,omitempty"`
+
+	Structure string  `json:"structure"`
+	Custody   Custody `json:"custody"`
+	Source    Source  `json:"source"`
 	// Submission is the ID of the submission that this file came with.
 	Submission string `json:"submission,omitempty"`
 
@@ -183,6 +190,10 @@ func (m *Manifest) Clone() *Manifest {
 		d := *m.Discard
 		c.Discard = &d
 	}
+	if m.Binding.Sidecar != nil {
+		s := *m.Binding.Sidecar
+		c.Binding.Sidecar = &s
+	}
 	return &c
 }
 
@@ -206,6 +217,8 @@ func (m *Manifest) Validate() error {
 		return bad("no filename")
 	case m.Role != RoleOriginal && m.Role != RolePreview:
 		return bad("role %.20q", m.Role)
+	case m.Of == m.ID || m.Supersedes == m.ID:
+		return bad("it is a preview of itself, or supersedes itself")
 	case m.Priority < 0 || m.Priority > MaxPriority:
 		return bad("priority %d", m.Priority)
 	case !knownState(m.State):

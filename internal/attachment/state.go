@@ -57,7 +57,7 @@ type Event string
 // The events.
 const (
 	EventAdopted       Event = "adopted"          // custody taken
-	EventPrepared      Event = "prepared"         // nothing is missing before sending
+	EventPrepared      Event = "prepared"         // what was missing before sending is there, or is no longer waited for
 	EventSessionOpened Event = "session_opened"   // the server gave a session; its ID is durable
 	EventInterrupted   Event = "interrupted"      // a delivery stopped through no fault of the item; session and offset kept
 	EventFailed        Event = "failed"           // an attempt failed and is charged to the item
@@ -73,7 +73,7 @@ const (
 	EventCancelled     Event = "cancelled"        // library item no longer wanted
 	EventPaused        Event = "paused"           // a person's pause of this item
 	EventResumed       Event = "resumed"          // the pause is lifted
-	EventBound         Event = "bound"            // a server ID of the parent became known
+	EventBound         Event = "bound"            // a sidecar or the server said more about what it belongs to
 	EventRescheduled   Event = "rescheduled"      // the clock was set; the same wait counts from now
 	EventRestored      Event = "restored"         // a damaged record was made again from what travels with the payload
 	EventSourceGone    Event = "source_released"  // the source left its capture directory after custody
@@ -106,7 +106,7 @@ const same State = "same"
 // transitions is the whole machine: what is not in it is refused.
 var transitions = map[Event]map[State]State{
 	EventAdopted:       {Absent: Captured},
-	EventPrepared:      {Captured: Ready},
+	EventPrepared:      {Captured: Ready, Attention: back},
 	EventSessionOpened: {Ready: Uploading, Uploading: Uploading},
 	EventInterrupted:   {Ready: Ready, Uploading: Ready, Uploaded: Uploaded},
 	EventFailed:        {Ready: Ready, Uploading: Ready, Uploaded: Uploaded},

@@ -110,6 +110,39 @@ func TestAttention(t *testing.T) {
 	g.golden(t, "attention", "status", "status --check", "list", "records", "show "+control.ShortID(fixedID(2)))
 }
 
+// What a file belongs to comes from a directory, a pattern or a sidecar: show says from which, and what waits for a sidecar
+// says so and until when.
+func TestBinding(t *testing.T) {
+	g := newGateway(t)
+	bound := delivered(file(1, "pump-room.jpg", 2_000_000, attachment.Reconciled, 2*time.Hour), time.Hour)
+	bound.Manifest.Binding = attachment.Binding{Rule: attachment.BindSidecar, Sidecar: &attachment.Sidecar{
+		Path: attachment.NameOf("/var/lib/fieldgw/capture/pump-room.jpg\x1b.json"), Kept: "no lease can be had on it",
+	}}
+	bound.Manifest.Description, bound.Manifest.Supersedes, bound.Manifest.Priority = "Kesselraum \u202e vorne", fixedID(9), 4
+	bound.Manifest.CapturedAtSource = "sidecar"
+	g.Add(bound)
+	alone := waiting(file(2, "boiler.jpg", 1_000_000, attachment.Captured, 3*time.Minute), attachment.HoldSidecar)
+	alone.Manifest.Parent = attachment.Parent{}
+	alone.Manifest.Binding = attachment.Binding{Rule: attachment.BindSidecar, Wait: 10 * time.Minute}
+	alone.Waiting.NextAttempt, alone.Waiting.Rule = ptr(clock().Add(7*time.Minute)), "watch.camera.sidecar_wait"
+	g.Add(alone)
+	bad := waiting(file(3, "valve.jpg", 1_000_000, attachment.Attention, 5*time.Minute), attachment.NeedsSidecarInvalid)
+	bad.Manifest.Parent, bad.Manifest.Binding = attachment.Parent{}, alone.Manifest.Binding
+	bad.Manifest.Problem = &attachment.Problem{
+		Code: attachment.NeedsSidecarInvalid, Since: ago(4 * time.Minute), Detail: `valve.jpg.json:3:5: unknown key "parnet" (parent?)`,
+	}
+	g.Add(bad)
+	pattern := waiting(file(4, "INS-117_0001.jpg", 1_000, attachment.Ready, time.Minute), attachment.HoldQueued)
+	pattern.Manifest.Binding.Rule = attachment.BindPattern
+	g.Add(pattern)
+	g.AddNotTaken(control.NotTaken{
+		Watch: "camera", Path: attachment.NameOf("/var/lib/fieldgw/capture/lost.jpg.json"), Size: 60,
+		Waiting: *control.Why(attachment.NotTakenSidecarAlone, "", ago(time.Minute)),
+	})
+	g.golden(t, "binding", "list", "list --not-taken", "show "+control.ShortID(fixedID(1)), "show "+control.ShortID(fixedID(2)),
+		"show "+control.ShortID(fixedID(3)), "show "+control.ShortID(fixedID(4)), "show "+control.ShortID(fixedID(1))+" -o json")
+}
+
 // A damaged queue: said first, nothing claimed about counts, and every other question is refused with what to do.
 func TestDegraded(t *testing.T) {
 	g := newGateway(t)

@@ -94,7 +94,15 @@ func (a *app) nextAttempt(w *control.Waiting) string {
 
 func (a *app) showIdentity(s *sheet, d *control.ItemDetail) {
 	s.line("id", text(string(d.ID)))
-	s.line("parent", parentText(d.Parent))
+	s.line("parent", parentText(d.Parent)+bindingText(d.Binding))
+	if d.Binding.ReleasePending {
+		s.line("", "the sidecar is still to be removed there")
+	}
+	if d.Binding.Kept != "" {
+		s.line("", "the sidecar was left in place: "+attachment.Printable(d.Binding.Kept))
+	}
+	s.line("description", attachment.Printable(d.Description))
+	s.line("supersedes", attachment.Printable(string(d.Supersedes)))
 	s.line("size", exactBytes(d.Length))
 	s.line("sha256", d.SHA256.String())
 	s.line("media type", text(d.MediaType))
@@ -173,6 +181,21 @@ func parentText(p attachment.Parent) string {
 		return p.LocalID.Printable()
 	}
 	return text(p.LocalID.Text) + " (on the server " + attachment.Printable(p.ServerID) + ")"
+}
+
+// bindingText says what named the parent.
+func bindingText(b control.Binding) string {
+	switch {
+	case b.Rule == "":
+		return ""
+	case !b.Sidecar.Empty():
+		return " (by sidecar " + b.Sidecar.Printable() + ")"
+	case b.Rule == attachment.BindSidecar:
+		return " (no sidecar)"
+	case b.Rule == attachment.BindNone:
+		return " (by the watch's rule)"
+	}
+	return " (by " + attachment.Printable(string(b.Rule)) + ")"
 }
 
 func (a *app) showJournal(s *sheet, d *control.ItemDetail) error {

@@ -8,6 +8,7 @@ package config
 
 import (
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -41,10 +42,15 @@ type Watch struct {
 	Path      string     `toml:"path"`      // absolute, clean path; it need not exist (a card may come later)
 	Recursive bool       `toml:"recursive"` // descend into subdirectories
 	Parent    ParentRule `toml:"parent"`
-	Include   []string   `toml:"include"` // path.Match patterns on the base name; empty: every file
-	Exclude   []string   `toml:"exclude"` // path.Match patterns on the base name; stronger than Include
-	Settle    Duration   `toml:"settle"`  // how long a file must be unchanged before it counts as complete
-	Adopt     Adopt      `toml:"adopt"`
+	Pattern   string     `toml:"pattern"` // with parent = "pattern": RE2 on the path below Path, with the group parent
+	// SidecarWait is how long a file waits for its sidecar, with parent = "sidecar".
+	SidecarWait Duration `toml:"sidecar_wait"`
+	Include     []string `toml:"include"` // path.Match patterns on the base name; empty: every file
+	Exclude     []string `toml:"exclude"` // path.Match patterns on the base name; stronger than Include
+	Settle      Duration `toml:"settle"`  // how long a file must be unchanged before it counts as complete
+	Adopt       Adopt    `toml:"adopt"`
+
+	pattern *regexp.Regexp
 }
 
 // Storage is the table [storage].
@@ -107,12 +113,14 @@ type ParentRule string
 // The parent rules.
 const (
 	ParentDirectory ParentRule = "directory" // the directory that holds the file names the record
+	ParentSidecar   ParentRule = "sidecar"   // a JSON file beside it names the record
+	ParentPattern   ParentRule = "pattern"   // a part of its path names the record
 	ParentNone      ParentRule = "none"      // files belong to no record
 )
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (p *ParentRule) UnmarshalText(text []byte) error {
-	return setWord(p, text, ParentDirectory, ParentNone)
+	return setWord(p, text, ParentDirectory, ParentSidecar, ParentPattern, ParentNone)
 }
 
 // Adopt says what becomes of the source file.

@@ -70,11 +70,12 @@ func systemCredential(env func(string) string) string {
 // defaultWatch returns a watch with everything but its path.
 func defaultWatch(name string) *Watch {
 	return &Watch{
-		Name:      name,
-		Recursive: true,
-		Parent:    ParentDirectory,
-		Settle:    Duration(2 * time.Second),
-		Adopt:     AdoptMove,
+		Name:        name,
+		Recursive:   true,
+		Parent:      ParentDirectory,
+		SidecarWait: Duration(10 * time.Minute),
+		Settle:      Duration(2 * time.Second),
+		Adopt:       AdoptMove,
 	}
 }
 

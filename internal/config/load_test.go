@@ -82,9 +82,13 @@ func TestEveryKey(t *testing.T) {
 	text := `version = 1
 state_dir = "/s"
 device.id = "tablet-7"
-watch.b = { path = "/b", recursive = false, parent = "none", include = ["*.jpg", "*.pdf"], exclude = [".*"], settle = "5s", adopt = "copy" }
+watch.b = { path = "/b", recursive = false, parent = "sidecar", sidecar_wait = "1h", include = ["*.jpg", "*.pdf"], exclude = [".*"], settle = "5s", adopt = "copy" }
 [watch.a]
 path = "/a"
+[watch.c]
+path = "/c"
+parent = "pattern"
+pattern = '(?P<parent>[^/]+)/.*'
 [storage]
 warn_free = "1GiB"
 reserve = "0"
@@ -111,11 +115,19 @@ format = "journal"
 		t.Fatal(err)
 	}
 	s := func(n int) Duration { return Duration(n) * Duration(time.Second) }
+	pattern, refused := compilePattern(`(?P<parent>[^/]+)/.*`)
+	if refused != nil {
+		t.Fatal(refused)
+	}
 	want := &Config{
 		Version: 1, StateDir: "/s", Device: Device{ID: "tablet-7"},
 		Watch: map[string]*Watch{
-			"a": {Name: "a", Path: "/a", Recursive: true, Parent: ParentDirectory, Settle: s(2), Adopt: AdoptMove},
-			"b": {Name: "b", Path: "/b", Parent: ParentNone, Include: []string{"*.jpg", "*.pdf"}, Exclude: []string{".*"}, Settle: s(5), Adopt: AdoptCopy},
+			"a": {Name: "a", Path: "/a", Recursive: true, Parent: ParentDirectory, SidecarWait: s(600), Settle: s(2), Adopt: AdoptMove},
+			"c": {
+				Name: "c", Path: "/c", Recursive: true, Parent: ParentPattern, Pattern: "(?P<parent>[^/]+)/.*",
+				SidecarWait: s(600), Settle: s(2), Adopt: AdoptMove, pattern: pattern,
+			},
+			"b": {Name: "b", Path: "/b", Parent: ParentSidecar, SidecarWait: s(3600), Include: []string{"*.jpg", "*.pdf"}, Exclude: []string{".*"}, Settle: s(5), Adopt: AdoptCopy},
 		},
 		Storage: Storage{WarnFree: 1 << 30, StagingGrace: s(7200)},
 		Uplink: Uplink{

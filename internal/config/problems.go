@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/fieldgw/fieldgw/internal/spelling"
 )
 
 // maxProblems bounds what one Load reports; a file that is something else altogether would give one per line.
@@ -107,55 +109,10 @@ func orList(words []string) string {
 
 // didYouMean returns the hint for a misspelt word, or nothing when no candidate is near.
 func didYouMean(word string, candidates []string) string {
-	if best := nearest(word, candidates); best != "" {
+	if best := spelling.Nearest(word, candidates); best != "" {
 		return fmt.Sprintf("did you mean %q?", best)
 	}
 	return ""
-}
-
-// nearest returns the candidate with the smallest edit distance to word. Beyond a third of the letters (at least two)
-// a likeness is an accident, and it returns "".
-func nearest(word string, candidates []string) string {
-	const longest = 64 // longer words are no misspelling of ours, and the distance costs their product
-	if word == "" || len(word) > longest {
-		return ""
-	}
-	best, bestDist := "", max(2, len(word)/3)+1
-	for _, c := range candidates {
-		if d := editDistance(strings.ToLower(word), c); d < bestDist {
-			best, bestDist = c, d
-		}
-	}
-	// Two short words of the same length and without a common letter have a small distance as well.
-	if bestDist >= min(len(word), len(best)) {
-		return ""
-	}
-	return best
-}
-
-// editDistance counts insertions, deletions, substitutions and swaps of neighbours (optimal string alignment).
-func editDistance(a, b string) int {
-	ra, rb := []rune(a), []rune(b)
-	before, prev := make([]int, len(rb)+1), make([]int, len(rb)+1)
-	for j := range prev {
-		prev[j] = j
-	}
-	for i := 1; i <= len(ra); i++ {
-		row := make([]int, len(rb)+1)
-		row[0] = i
-		for j := 1; j <= len(rb); j++ {
-			cost := 1
-			if ra[i-1] == rb[j-1] {
-				cost = 0
-			}
-			row[j] = min(prev[j]+1, row[j-1]+1, prev[j-1]+cost)
-			if i > 1 && j > 1 && ra[i-1] == rb[j-2] && ra[i-2] == rb[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, prev = prev, row
-	}
-	return prev[len(rb)]
 }
 
 // sortProblems orders by file as the files were read, then by line, then by path.

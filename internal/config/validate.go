@@ -88,6 +88,7 @@ func (l *loader) validateWatches(c *Config) {
 			l.checkStateDir(key+".path", w, c.StateDir)
 		}
 		l.checkSpan(key+".settle", w.Settle, 10*time.Millisecond, 10*time.Minute)
+		l.checkBinding(key, w)
 		l.checkPatterns(key+".include", w.Include)
 		l.checkPatterns(key+".exclude", w.Exclude)
 	}

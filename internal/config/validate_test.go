@@ -58,7 +58,7 @@ f.toml:19: watch.cam.include: want a list of strings, got a string (write ["*.jp
 f.toml:20: watch.cam.exclude[1]: want a string in quotes, got a number without a unit
 f.toml:21: watch.cam.exclude[2]: malformed pattern "[" (the signs are *, ?, [a-z] and \ before one of them)
 f.toml:21: watch.cam.exclude[3]: patterns match the name without its directories, so "x/y" matches nothing
-f.toml:22: watch.cam.parent: want "directory" or "none", got "diretory" (did you mean "directory"?)
+f.toml:22: watch.cam.parent: want "directory", "sidecar", "pattern" or "none", got "diretory" (did you mean "directory"?)
 f.toml:23: watch.cam.adopt: want a string in quotes, got a boolean
 f.toml:24: watch."a b": a name is made of letters, digits, _ and -, at most 64
 f.toml:27: log.level: want "debug", "info", "warn" or "error", got "INFO" (did you mean "info"?)
@@ -194,30 +194,6 @@ func TestQuote(t *testing.T) {
 	} {
 		if got := quote(in); got != want {
 			t.Errorf("quote(%q) = %s, want %s", in, got, want)
-		}
-	}
-}
-
-// The nearest key is found over omissions, swaps and case, and a chance likeness is not offered.
-func TestNearest(t *testing.T) {
-	keys := Keys()
-	for i, k := range keys {
-		keys[i] = k[strings.LastIndexByte(k, '.')+1:]
-	}
-	for word, want := range map[string]string{
-		"wokers": "workers", "sokcet": "socket", "Endpoint": "endpoint", "idle-timeout": "idle_timeout", "endpoints": "endpoint",
-		"x": "", "": "", "colour": "", "fro": "", strings.Repeat("w", 65): "",
-	} {
-		if got := nearest(word, keys); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
-		}
-	}
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "abc", 0}, {"abc", "acb", 1}, {"kitten", "sitting", 3}, {"é", "e", 1}} {
-		if got := editDistance(c.a, c.b); got != c.want {
-			t.Errorf("editDistance(%q, %q) = %d, want %d", c.a, c.b, got, c.want)
 		}
 	}
 }

@@ -51,12 +51,16 @@ type Item struct {
 type ItemDetail struct {
 	Schema string `json:"schema"`
 	Item
-	CapturedAtSource string             `json:"captured_at_source"`
-	Role             attachment.Role    `json:"role"`
-	Of               attachment.ID      `json:"of,omitempty"`
-	Structure        string             `json:"structure"`
-	Custody          attachment.Custody `json:"custody"`
-	Source           Source             `json:"source"`
+	CapturedAtSource string          `json:"captured_at_source"`
+	Role             attachment.Role `json:"role"`
+	Of               attachment.ID   `json:"of,omitempty"`
+	// Supersedes is the attachment that this one takes the place of; Description is one line for people.
+	Supersedes  attachment.ID      `json:"supersedes,omitempty"`
+	Description string             `json:"description,omitempty"`
+	Binding     Binding            `json:"binding,omitzero"`
+	Structure   string             `json:"structure"`
+	Custody     attachment.Custody `json:"custody"`
+	Source      Source             `json:"source"`
 	// Submission is the ID of the submission that the file came with.
 	Submission string `json:"submission,omitempty"`
 	Driver     string `json:"driver,omitempty"`
@@ -84,6 +88,16 @@ type Source struct {
 	Path     attachment.Name     `json:"path,omitzero"`
 	Evidence attachment.Evidence `json:"evidence"`
 	// ReleasePending: secured, and the source is still to be removed. Kept says why it was left in place.
+	ReleasePending bool   `json:"release_pending,omitempty"`
+	Kept           string `json:"kept,omitempty"`
+}
+
+// Binding is what named the parent.
+type Binding struct {
+	Rule attachment.BindingRule `json:"rule,omitempty"`
+	// Sidecar is the path of the one that did; absent where none has.
+	Sidecar attachment.Name `json:"sidecar,omitzero"`
+	// ReleasePending: it is kept here, and is still to be removed where it came from. Kept says why it was left there.
 	ReleasePending bool   `json:"release_pending,omitempty"`
 	Kept           string `json:"kept,omitempty"`
 }

@@ -95,6 +95,7 @@ var triggers = map[attachment.Code]string{
 	attachment.HoldStorageReserve:     TriggerSpace,
 	attachment.HoldStorageUnknown:     TriggerSpace,
 	attachment.HoldDeviceFull:         TriggerSpace,
+	attachment.HoldSidecar:            TriggerFile,
 	attachment.NotTakenPermission:     TriggerConfiguration,
 	attachment.NotTakenStorage:        TriggerSpace,
 	attachment.NotTakenQueue:          TriggerService,

@@ -85,6 +85,7 @@ func (s *session) Resume(ctx context.Context, by server.Caller, a control.Action
 		},
 	})
 	s.dispatcher.poke()
+	s.waits.poke()
 	return out, err
 }
 

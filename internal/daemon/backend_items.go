@@ -53,6 +53,11 @@ func (s *session) describe(d *control.ItemDetail, e queue.Entry) {
 	d.Source = control.Source{
 		Watch: m.Source.Watch, Path: m.Source.Path, Evidence: m.Source.Evidence, ReleasePending: m.Source.ReleasePending, Kept: m.Source.Kept,
 	}
+	d.Supersedes, d.Description = m.Supersedes, m.Description
+	d.Binding = control.Binding{Rule: m.Binding.Rule}
+	if bound := m.Binding.Sidecar; bound != nil {
+		d.Binding.Sidecar, d.Binding.ReleasePending, d.Binding.Kept = bound.Path, bound.ReleasePending, bound.Kept
+	}
 	d.Submission, d.Driver, d.MediaID, d.Failures = m.Submission, m.Delivery.Driver, m.Delivery.MediaID, m.Delivery.Failures
 	d.Problem, d.Discard = m.Problem, m.Discard
 	if m.Delivery.Session.ID != "" {
@@ -122,6 +127,8 @@ func (s *session) why(e queue.Entry) *control.Waiting {
 		return control.Why(attachment.NotTakenQueue, m.ID, time.Time{})
 	case e.Claimed:
 		return nil
+	case m.Awaiting():
+		return s.awaiting(m)
 	}
 	if w := s.channelWaiting(); w != nil {
 		return w

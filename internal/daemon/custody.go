@@ -56,15 +56,21 @@ func (s *session) take(ctx context.Context, c watch.Candidate) watch.Disposition
 		Watch: c.Watch, Path: c.Path, RelPath: c.RelPath, Identity: c.Identity, Evidence: c.Evidence,
 		Move: w.Adopt == config.AdoptMove,
 	}
-	if w.Parent == config.ParentDirectory {
-		req.Parent = c.ParentDir
+	take := s.intake.Adopt
+	if c.Sidecar {
+		take = s.intake.TakeSidecar
+	} else {
+		req.Parent, req.Binding = bindingOf(w, c)
 	}
-	result, err := s.intake.Adopt(ctx, req)
+	result, err := take(ctx, req)
 	if err != nil {
 		return s.notTaken(c, err)
 	}
 	if !result.Known {
 		s.dispatcher.poke()
+		if req.Binding.Wait > 0 {
+			s.awaitSidecar(c)
+		}
 	}
 	if result.Stays {
 		return watch.Disposition{Kind: watch.Stays}
@@ -80,7 +86,8 @@ func (s *session) notTaken(c watch.Candidate, err error) watch.Disposition {
 		switch nt.Code {
 		case attachment.NotTakenStorage, attachment.NotTakenQueueFull:
 			d.Retry = retryStorage
-		case attachment.NotTakenUnreadable, attachment.NotTakenPermission:
+		case attachment.NotTakenUnreadable, attachment.NotTakenPermission, attachment.NotTakenSidecarAlone,
+			attachment.NotTakenSidecarAmbiguous, attachment.NotTakenSidecarLate, attachment.NeedsSidecarInvalid:
 			d.Retry = retryTrouble
 		}
 		if nt.Err != nil && d.Detail == "" {

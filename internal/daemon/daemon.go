@@ -155,6 +155,7 @@ func (s *session) run(ctx context.Context, listener net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.watch.Run(ctx) })
 	group.Go(func() error { return s.custody(ctx) })
+	group.Go(func() error { return s.sidecarWaits(ctx) })
 	group.Go(func() error { return s.dispatcher.run(ctx) })
 	group.Go(func() error { return s.housekeeping(ctx) })
 	group.Go(func() error { return server.New(s, server.Options{Logger: s.log}).Run(ctx, listener) })

@@ -82,6 +82,7 @@ func (s *session) observeClock(ctx context.Context, steps *clock.StepDetector) {
 	if err := s.queue.ClampWaits(ctx); err != nil && ctx.Err() == nil {
 		s.logFailure("waits could not be adjusted to the clock", err)
 	}
+	s.waits.poke()
 	if step < 0 {
 		s.dispatcher.channel.Reset(retrySpread)
 	}

@@ -37,6 +37,7 @@ type device struct {
 	extra  string
 	// queueMax is how large the queue file may become; 0 for no limit of its own.
 	queueMax int64
+	watch    string // more keys of the watch
 
 	client *client.Client
 	stop   context.CancelFunc
@@ -87,6 +88,7 @@ state_dir = %q
 [watch.camera]
 path = %q
 settle = "50ms"
+%s
 [uplink]
 endpoint = %q
 credential = %q
@@ -102,7 +104,7 @@ cap = "50ms-100ms"
 [control]
 socket = %q
 group = ""
-%s`, filepath.Join(d.dir, "state"), filepath.Join(d.dir, "capture"), d.http.URL, filepath.Join(d.dir, "token"), d.socket(), d.extra)
+%s`, filepath.Join(d.dir, "state"), filepath.Join(d.dir, "capture"), d.watch, d.http.URL, filepath.Join(d.dir, "token"), d.socket(), d.extra)
 	path := filepath.Join(d.dir, "fieldgw.toml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		d.t.Fatal(err)

@@ -39,6 +39,7 @@ type session struct {
 	intake  *intake.Intake
 	watch   *watch.Watcher
 	storage *storage
+	waits   *waits
 
 	dispatcher *dispatcher
 	trouble    logging.Repeat
@@ -52,6 +53,7 @@ func assemble(ctx context.Context, opts Options, acc account, st *store.Store, s
 	s := &session{
 		opts: opts, cfg: opts.Config, log: log, acc: acc, started: time.Now().UTC(), store: st,
 		queue: queue.New(st, queue.Options{Logger: log}), spool: sp, rebind: make(chan struct{}),
+		waits: newWaits(),
 	}
 	s.storage = newStorage(disk.New(acc.dir, disk.Options{}), s.cfg.Storage)
 	s.storage.refresh(ctx)
@@ -81,6 +83,7 @@ func newWatcher(opts Options, log *slog.Logger) (*watch.Watcher, error) {
 	for _, w := range opts.Config.Watches() {
 		roots = append(roots, watch.Root{
 			Name: w.Name, Path: w.Path, Recursive: w.Recursive, Include: w.Include, Exclude: w.Exclude, Settle: w.Settle.Std(),
+			Sidecars: w.Parent == config.ParentSidecar,
 		})
 	}
 	return watch.New(watch.Options{Roots: roots, FS: opts.FS, Logger: log})

@@ -68,7 +68,9 @@ type Request struct {
 	// Path is absolute, RelPath relative to the watch's root; both are raw bytes.
 	Path, RelPath string
 	// Parent is the parent's local ID, empty for none.
-	Parent   string
+	Parent string
+	// Binding says what named the parent, or that a sidecar is to.
+	Binding  attachment.Binding
 	Identity attachment.SourceIdentity
 	Evidence attachment.Evidence
 	// Move: the watch wants the source to leave its directory.
@@ -251,7 +253,7 @@ func (a *adoption) proceed() error {
 
 func (a *adoption) intake(way attachment.Custody) queue.Intake {
 	return queue.Intake{
-		ID: a.id, Way: way, Parent: parentOf(a.req.Parent), Filename: attachment.NameOf(filepath.Base(a.req.Path)),
+		ID: a.id, Way: way, Parent: parentOf(a.req.Parent), Binding: a.req.Binding, Filename: attachment.NameOf(filepath.Base(a.req.Path)),
 		Source: attachment.Source{
 			Watch: a.req.Watch, Path: attachment.NameOf(a.req.Path), RelPath: attachment.NameOf(a.req.RelPath),
 			Identity: a.req.Identity, Evidence: a.req.Evidence,

@@ -2,6 +2,7 @@ package intake
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"slices"
 	"time"
@@ -22,6 +23,7 @@ const (
 	BrokenMissing     Broken = "payload_missing"   // undelivered, and no payload
 	BrokenChanged     Broken = "payload_changed"   // the payload is not what was captured
 	BrokenManifest    Broken = "manifest_damaged"  // the manifest beside the payload cannot be read or says something else
+	BrokenSidecar     Broken = "sidecar_damaged"   // the sidecar that bound it is not beside it, or says something else
 	BrokenReceipt     Broken = "receipt_missing"   // delivered, and the receipt's file is not there
 	BrokenPlace       Broken = "wrong_place"       // delivered and still in the spool, or the reverse
 	BrokenUnrecorded  Broken = "unrecorded"        // a payload without a record
@@ -37,6 +39,7 @@ var remedies = map[Broken]string{
 	BrokenMissing:     "look for the file or restore it from a backup; fieldgwctl check --repair marks it",
 	BrokenChanged:     "check the storage medium and restore the file; fieldgwctl check --repair marks it",
 	BrokenManifest:    "fieldgwctl check --repair writes it anew",
+	BrokenSidecar:     "nothing depends on it any more; what it said is in the record",
 	BrokenReceipt:     "fieldgwctl check --repair writes it anew",
 	BrokenPlace:       "fieldgwctl check --repair moves it",
 	BrokenUnrecorded:  "fieldgwctl check --repair records it",
@@ -184,6 +187,22 @@ func (c *check) travelling(area spool.Area, m *attachment.Manifest) error {
 	case t.Manifest.SHA256 != m.SHA256 || t.Manifest.Length != m.Length || t.Manifest.Parent.LocalID.Exact() != m.Parent.LocalID.Exact():
 		c.add(BrokenManifest, m.ID, "it speaks of other content or of another parent than the record")
 	}
+	return c.sidecar(m)
+}
+
+func (c *check) sidecar(m *attachment.Manifest) error {
+	if m.Binding.Sidecar == nil {
+		return nil
+	}
+	kept, err := c.in.Spool.ReadSidecar(m.ID)
+	switch {
+	case durable.IsNotExist(err):
+		c.add(BrokenSidecar, m.ID, "it is missing")
+	case err != nil:
+		return err
+	case sha256.Sum256(kept) != m.Binding.Sidecar.SHA256:
+		c.add(BrokenSidecar, m.ID, "it was changed")
+	}
 	return nil
 }
 
@@ -311,7 +330,7 @@ func (in *Intake) repair(ctx context.Context, f Finding) (bool, error) {
 		report := Report{}
 		err := in.record(ctx, spool.Found{ID: f.ID, Area: spool.Payloads, Payload: true}, report)
 		return report[Stray] == 0, err
-	case BrokenStray, BrokenAbandoned, BrokenIntakeValue:
+	case BrokenStray, BrokenAbandoned, BrokenIntakeValue, BrokenSidecar:
 		return false, nil
 	}
 	e, err := in.Queue.Get(f.ID)

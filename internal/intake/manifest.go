@@ -34,7 +34,7 @@ const headSize = 512
 func (in *Intake) build(it queue.Intake, sum attachment.Fingerprint, head []byte, modified time.Time) queue.Adoption {
 	structure, code := in.Validator.Structure(head, sum.Length)
 	m := attachment.Manifest{
-		Version: attachment.ManifestVersion, ID: it.ID, State: attachment.Captured, Parent: it.Parent,
+		Version: attachment.ManifestVersion, ID: it.ID, State: attachment.Captured, Parent: it.Parent, Binding: it.Binding,
 		Filename: it.Filename, MediaType: mediaType(it.Filename.Text, head), Length: sum.Length,
 		HashAlgorithm: attachment.HashAlgorithm, SHA256: sum.SHA256, CapturedAt: modified.UTC().Round(0),
 		CapturedAtSource: "mtime", AdoptedAt: in.Now().UTC().Round(0), Role: attachment.RoleOriginal, Structure: structure,
@@ -45,11 +45,22 @@ func (in *Intake) build(it queue.Intake, sum attachment.Fingerprint, head []byte
 	if modified.IsZero() {
 		m.CapturedAt, m.CapturedAtSource = m.AdoptedAt, "adoption"
 	}
-	a := queue.Adoption{Manifest: m, Segments: sum.Segments}
+	if m.Binding.Wait > 0 {
+		m.Binding.Until = m.AdoptedAt.Add(m.Binding.Wait)
+	}
+	a := queue.Adoption{Manifest: m, Segments: sum.Segments, Problem: unnamed(&m)}
 	if code != "" {
 		a.Problem = &attachment.Problem{Code: code}
 	}
 	return a
+}
+
+// unnamed is why a person must look at an attachment whose watch goes by a pattern that its path does not match.
+func unnamed(m *attachment.Manifest) *attachment.Problem {
+	if m.Binding.Rule != attachment.BindPattern || !m.Parent.LocalID.Empty() {
+		return nil
+	}
+	return &attachment.Problem{Code: attachment.NeedsPatternMismatch, Detail: "the path is " + m.Source.RelPath.Printable()}
 }
 
 // travelling is the manifest to lie beside the payload. That a person must look at it travels too: a queue that is made anew

@@ -202,6 +202,7 @@ func (in *Intake) rebuildDelivered(ctx context.Context, id attachment.ID) (bool,
 	a := in.fromTravelling(id, evidence{
 		travelling: t, sum: attachment.Fingerprint{Length: t.Manifest.Length, SHA256: t.Manifest.SHA256},
 	})
+	a.Manifest.Binding.Wait, a.Problem = 0, nil
 	if err := in.Queue.Adopt(ctx, a); err != nil {
 		return false, err
 	}

@@ -12,14 +12,46 @@ import (
 	"github.com/fieldgw/fieldgw/internal/spool"
 )
 
-// asidePrefix begins the name that a source has while it is being removed. Watches pass such names over.
-const asidePrefix = ".fieldgw-release-"
+// asidePrefix begins the name that a source has while it is being removed; its sidecar's name ends with asideSidecar. Watches
+// pass such names over.
+const (
+	asidePrefix  = ".fieldgw-release-"
+	asideSidecar = ".sidecar"
+)
 
 // Why a source is kept although its watch moves files.
 const (
 	keptNoLease = "no lease can be had on it, so nobody can prove that no program still writes to it"
 	keptChanged = "it changed after it was taken; the new content is a new file"
 )
+
+// leaving is a file that is to leave a capture directory: a source that was copied, or a sidecar that was kept.
+type leaving struct {
+	id          attachment.ID
+	path, aside string
+	identity    attachment.SourceIdentity
+	sha256      attachment.Digest
+	// released, vanished and kept record what became of it.
+	released, vanished func(context.Context, attachment.ID) error
+	kept               func(ctx context.Context, id attachment.ID, why string) error
+}
+
+func (in *Intake) sourceOf(m *attachment.Manifest) leaving {
+	path := m.Source.Path.Exact()
+	return leaving{
+		id: m.ID, path: path, aside: filepath.Join(filepath.Dir(path), asidePrefix+string(m.ID)), identity: m.Source.Identity,
+		sha256: m.SHA256, released: in.Queue.SourceReleased, vanished: in.Queue.SourceVanished, kept: in.Queue.SourceKept,
+	}
+}
+
+func (in *Intake) sidecarOf(m *attachment.Manifest) leaving {
+	s := m.Binding.Sidecar
+	path := s.Path.Exact()
+	return leaving{
+		id: m.ID, path: path, aside: filepath.Join(filepath.Dir(path), asidePrefix+string(m.ID)+asideSidecar), identity: s.Identity,
+		sha256: s.SHA256, released: in.Queue.SidecarReleased, vanished: in.Queue.SidecarReleased, kept: in.Queue.SidecarKept,
+	}
+}
 
 // releasePage bounds how many sources are looked at before the next page is read.
 const releasePage = 64
@@ -38,13 +70,26 @@ func (in *Intake) ReleasePending(ctx context.Context) error {
 			if !in.hold(string(m.ID)) {
 				continue
 			}
-			_, err := in.release(ctx, m)
+			err := in.releaseBoth(ctx, m)
 			in.letGo(string(m.ID))
 			if err != nil {
 				return err
 			}
 		}
 	}
+}
+
+func (in *Intake) releaseBoth(ctx context.Context, m *attachment.Manifest) error {
+	if m.Source.ReleasePending {
+		if _, err := in.release(ctx, in.sourceOf(m)); err != nil {
+			return err
+		}
+	}
+	if s := m.Binding.Sidecar; s != nil && s.ReleasePending {
+		_, err := in.release(ctx, in.sidecarOf(m))
+		return err
+	}
+	return nil
 }
 
 // releaseOpen is release right after a copy.
@@ -59,61 +104,59 @@ func (a *adoption) releaseOpen(ctx context.Context) (released bool, err error) {
 			a.warn("lease could not be released", a.id, err)
 		}
 	}
-	return a.release(ctx, e.Manifest)
+	return a.release(ctx, a.sourceOf(e.Manifest))
 }
 
-// release renames the source aside, so that nobody can open it by its name any more, proves that it is still the file
+// release renames the source l.aside, so that nobody can open it by its name any more, proves that it is still the file
 // that was copied and that nobody writes to it, and unlinks it. Otherwise it goes back: a changed file is a new
 // candidate. A crash in between leaves the file under its other name, where the next call finds it. An error means that
 // the queue cannot record what was done; trouble with the source itself leaves it pending and is logged.
-func (in *Intake) release(ctx context.Context, m *attachment.Manifest) (released bool, err error) {
-	path := m.Source.Path.Exact()
-	aside := filepath.Join(filepath.Dir(path), asidePrefix+string(m.ID))
-	there, gone, err := in.whereabouts(path, aside, m)
+func (in *Intake) release(ctx context.Context, l leaving) (released bool, err error) {
+	there, gone, err := in.whereabouts(l)
 	switch {
 	case err != nil:
-		in.notRemoved(ctx, m.ID, err)
+		in.notRemoved(ctx, l.id, err)
 		return false, nil
 	case gone:
-		return true, in.Queue.SourceVanished(ctx, m.ID)
+		return true, l.vanished(ctx, l.id)
 	case !there:
 		return false, nil // its card is not mounted; nothing follows from that
 	}
-	kept, err := in.setAside(path, aside, m)
+	kept, err := in.setAside(l)
 	if err != nil {
-		in.notRemoved(ctx, m.ID, err)
+		in.notRemoved(ctx, l.id, err)
 		return false, nil
 	}
 	if kept != "" {
-		return false, in.Queue.SourceKept(ctx, m.ID, kept)
+		return false, l.kept(ctx, l.id, kept)
 	}
-	gone, kept, err = in.removeAside(ctx, aside, m)
+	gone, kept, err = in.removeAside(ctx, l)
 	if err == nil && !gone {
-		err = in.putBack(aside, path, m.ID)
+		err = in.putBack(l)
 	}
 	if err != nil {
-		in.notRemoved(ctx, m.ID, err)
+		in.notRemoved(ctx, l.id, err)
 		return false, nil
 	}
 	if kept != "" {
-		return false, in.Queue.SourceKept(ctx, m.ID, kept)
+		return false, l.kept(ctx, l.id, kept)
 	}
 	if !gone {
-		in.Logger.Debug("source is in use", slog.String(logging.KeyAttachment, string(m.ID)))
+		in.Logger.Debug("source is in use", slog.String(logging.KeyAttachment, string(l.id)))
 		return false, nil
 	}
-	return true, in.Queue.SourceReleased(ctx, m.ID)
+	return true, l.released(ctx, l.id)
 }
 
 // whereabouts says whether the source is there, under its own name or aside, or provably gone: its directory stands on the
 // device that it was seen on, without it. Anything else proves nothing, since a card that is not mounted looks the same.
-func (in *Intake) whereabouts(path, aside string, m *attachment.Manifest) (there, gone bool, err error) {
-	for _, p := range []string{aside, path} {
+func (in *Intake) whereabouts(l leaving) (there, gone bool, err error) {
+	for _, p := range []string{l.aside, l.path} {
 		if ok, err := in.FS.Exists(p); err != nil || ok {
 			return ok, false, err
 		}
 	}
-	info, err := in.FS.Lstat(filepath.Dir(path))
+	info, err := in.FS.Lstat(filepath.Dir(l.path))
 	if durable.IsNotExist(err) {
 		return false, false, nil
 	}
@@ -121,7 +164,7 @@ func (in *Intake) whereabouts(path, aside string, m *attachment.Manifest) (there
 		return false, false, err
 	}
 	dir, _, _ := durable.IdentityOf(info)
-	return false, dir.Device == m.Source.Identity.Device, nil
+	return false, dir.Device == l.identity.Device, nil
 }
 
 // notRemoved tells of trouble with removing sources, without filling the log while it lasts.
@@ -131,18 +174,18 @@ func (in *Intake) notRemoved(ctx context.Context, id attachment.ID, err error) {
 
 // setAside looks at the source under its own name before it is touched, and renames it. A source that stands aside already
 // is fine.
-func (in *Intake) setAside(path, aside string, m *attachment.Manifest) (kept string, err error) {
-	if ok, err := in.FS.Exists(aside); err != nil || ok {
+func (in *Intake) setAside(l leaving) (kept string, err error) {
+	if ok, err := in.FS.Exists(l.aside); err != nil || ok {
 		return "", err
 	}
-	info, err := in.FS.Lstat(path)
+	info, err := in.FS.Lstat(l.path)
 	if err != nil {
 		return "", err
 	}
-	if got, _, _ := durable.IdentityOf(info); !unchanged(attachment.SourceIdentity(got), m.Source.Identity) {
+	if got, _, _ := durable.IdentityOf(info); !unchanged(attachment.SourceIdentity(got), l.identity) {
 		return keptChanged, nil
 	}
-	f, err := in.FS.OpenRead(path)
+	f, err := in.FS.OpenRead(l.path)
 	if err != nil {
 		return "", err
 	}
@@ -155,15 +198,15 @@ func (in *Intake) setAside(path, aside string, m *attachment.Manifest) (kept str
 	} else if err != nil {
 		return "", err
 	}
-	if err := in.FS.RenameNew(path, aside); err != nil {
+	if err := in.FS.RenameNew(l.path, l.aside); err != nil {
 		return "", err
 	}
-	return "", in.FS.SyncDir(filepath.Dir(path))
+	return "", in.FS.SyncDir(filepath.Dir(l.path))
 }
 
 // removeAside unlinks the file under its other name when it is provably the one that was copied.
-func (in *Intake) removeAside(ctx context.Context, aside string, m *attachment.Manifest) (gone bool, kept string, err error) {
-	f, err := in.FS.OpenRead(aside)
+func (in *Intake) removeAside(ctx context.Context, l leaving) (gone bool, kept string, err error) {
+	f, err := in.FS.OpenRead(l.aside)
 	if durable.IsNotExist(err) {
 		return true, "", nil
 	}
@@ -185,7 +228,7 @@ func (in *Intake) removeAside(ctx context.Context, aside string, m *attachment.M
 	if err != nil {
 		return false, "", err
 	}
-	if got, _, _ := durable.IdentityOf(info); !unchanged(attachment.SourceIdentity(got), m.Source.Identity) {
+	if got, _, _ := durable.IdentityOf(info); !unchanged(attachment.SourceIdentity(got), l.identity) {
 		return false, keptChanged, nil
 	}
 	held := func() error {
@@ -201,16 +244,16 @@ func (in *Intake) removeAside(ctx context.Context, aside string, m *attachment.M
 	if err != nil {
 		return false, "", err
 	}
-	if sum.SHA256 != m.SHA256 {
+	if sum.SHA256 != l.sha256 {
 		return false, keptChanged, nil
 	}
 	if held() != nil {
 		return false, "", nil
 	}
-	if err := in.FS.Remove(aside); err != nil {
+	if err := in.FS.Remove(l.aside); err != nil {
 		return false, "", err
 	}
-	return true, "", in.FS.SyncDir(filepath.Dir(aside))
+	return true, "", in.FS.SyncDir(filepath.Dir(l.aside))
 }
 
 // unchanged compares identities across a restart: device numbers change when a volume is mounted again.
@@ -220,13 +263,13 @@ func unchanged(got, want attachment.SourceIdentity) bool {
 }
 
 // putBack gives a source its name back, or one beside it when another file has that name by now.
-func (in *Intake) putBack(aside, path string, id attachment.ID) error {
-	err := in.FS.RenameNew(aside, path)
+func (in *Intake) putBack(l leaving) error {
+	err := in.FS.RenameNew(l.aside, l.path)
 	if durable.IsExist(err) {
-		err = in.FS.RenameNew(aside, besideName(path, id))
+		err = in.FS.RenameNew(l.aside, besideName(l.path, l.id))
 	}
 	if err != nil {
 		return err
 	}
-	return in.FS.SyncDir(filepath.Dir(path))
+	return in.FS.SyncDir(filepath.Dir(l.path))
 }

@@ -41,6 +41,12 @@ func (in *Intake) settleFound(ctx context.Context, f spool.Found, underWay map[a
 		return nil // a damaged record
 	}
 	delivered := e.Manifest.State == attachment.Reconciled
+	if f.Sidecar && e.Manifest.Binding.Sidecar == nil {
+		report[BindingUnfinished]++
+		if err := in.finishBinding(ctx, e.Manifest); err != nil {
+			return err
+		}
+	}
 	switch {
 	case f.Area == spool.Payloads && !f.Payload && !delivered:
 		return nil // a payload that lies elsewhere: findMissing looks
@@ -68,6 +74,12 @@ func (in *Intake) record(ctx context.Context, f spool.Found, report Report) erro
 		return err
 	}
 	a := in.fromTravelling(f.ID, ev)
+	if f.Sidecar && a.Manifest.Binding.Sidecar == nil {
+		// Nothing says that it was used, so it still lies where it came from.
+		if err := in.Spool.DropSidecar(f.ID); err != nil {
+			return err
+		}
+	}
 	if ev.travelling == nil {
 		report[Unnamed]++
 		if err := in.Spool.WriteManifest(travelling(a)); err != nil {

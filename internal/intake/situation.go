@@ -33,6 +33,8 @@ const (
 const (
 	// A record and its payload where it should be.
 	InPlace Situation = "in-place"
+	// A sidecar beside the payload of a record that is not bound: the binding is finished, or undone where it cannot be.
+	BindingUnfinished Situation = "binding-unfinished"
 	// Delivered, and the payload still in the spool: the move to the delivered copies is finished.
 	DeliveryUnfinished Situation = "delivery-unfinished"
 	// Among the delivered copies without a recorded delivery: it goes back to the spool.

@@ -132,7 +132,8 @@ func (in *Intake) intakesOf(s Submission) ([]queue.Intake, error) {
 			return nil, err
 		}
 		intakes = append(intakes, queue.Intake{
-			ID: id, Way: attachment.CustodySubmit, Parent: s.Parent, Filename: f.Name, Submission: s.ID, Declared: f.Length,
+			ID: id, Way: attachment.CustodySubmit, Parent: s.Parent, Filename: f.Name,
+			Binding: attachment.Binding{Rule: attachment.BindCaller}, Submission: s.ID, Declared: f.Length,
 			Source: attachment.Source{
 				Path: f.Source, Evidence: attachment.EvidenceSubmitted,
 				Identity: attachment.SourceIdentity{Size: f.Length, MTimeNS: modifiedNS(f.Modified)},

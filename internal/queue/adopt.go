@@ -67,6 +67,8 @@ func (q *Queue) adopt(tx *store.Tx, a *Adoption) error {
 	if err := putSegments(tx, id, a.Segments); err != nil {
 		return err
 	}
+	// A sidecar may still bind it: EndWaits or Bind prepares it.
+	waits := a.Manifest.Binding.Wait > 0 && a.Manifest.Binding.Rule == attachment.BindSidecar && a.Manifest.Binding.Sidecar == nil
 	m, err := q.create(tx, &a.Manifest, Change{Event: attachment.EventAdopted, Detail: string(a.Manifest.Custody), By: a.By})
 	if err != nil {
 		return err
@@ -80,11 +82,13 @@ func (q *Queue) adopt(tx *store.Tx, a *Adoption) error {
 	if a.Problem != nil {
 		_, err := q.apply(tx, id, Change{
 			Event: attachment.EventAttention, Reason: a.Problem.Code, Detail: a.Problem.Detail,
-			Edit: func(m *attachment.Manifest) { m.Prepared = true },
+			Edit: func(m *attachment.Manifest) { m.Prepared = !waits },
 		})
 		return err
 	}
-	// Nothing else is awaited yet: sidecars and derivatives come with their subsystems.
+	if waits {
+		return nil
+	}
 	_, err = q.apply(tx, id, Change{
 		Event: attachment.EventPrepared, Edit: func(m *attachment.Manifest) { m.Prepared = true },
 	})

@@ -52,6 +52,7 @@ func (q *Queue) Check(ctx context.Context) ([]Finding, error) {
 type checker struct {
 	findings             []Finding
 	total, due, releases uint64
+	unbound              uint64
 	fold                 uint64
 	damaged              uint64
 	counts               map[attachment.Condition]Count
@@ -81,8 +82,11 @@ func (c *checker) manifest(tx *store.Tx, id attachment.ID, value []byte, bad err
 	if m.Due() {
 		c.due++
 	}
-	if m.Source.ReleasePending {
+	if m.ReleasePending() {
 		c.releases++
+	}
+	if m.Unbound() {
+		c.unbound++
 	}
 	for bucket, want := range entriesOf(&m) {
 		value, err := tx.Bucket(bucket).Get(want.key)
@@ -150,7 +154,7 @@ func possible(row Row) bool {
 func (c *checker) totals(tx *store.Tx) {
 	sizes := map[string]uint64{
 		bOrder: c.total, bTails: c.total, bConditions: c.total, bDue: c.due, bChildren: c.total,
-		bReleases: c.releases, bHistory: c.fold,
+		bReleases: c.releases, bUnbound: c.unbound, bHistory: c.fold,
 	}
 	if c.damaged > 0 {
 		delete(sizes, bHistory) // how many rows those have cannot be known

@@ -45,11 +45,17 @@ func (q *Queue) Retry(ctx context.Context, id attachment.ID, by, reason string, 
 	_, err := q.decide(ctx, id, Change{
 		Event: attachment.EventRetried, By: by, Detail: reason,
 		Edit: func(m *attachment.Manifest) {
+			if m.Problem != nil && m.Problem.Code == attachment.NeedsSidecarInvalid {
+				m.Prepared, m.Binding.Wait = true, 0 // a person wants it sent without
+			}
 			m.Delivery.NotBefore, m.Delivery.Wait, m.Delivery.Failures = now.Add(delay), delay, 0
 			m.Delivery.ErrorCode = ""
 		},
 	}, func(*attachment.Manifest) bool { return true })
-	return err
+	if err != nil {
+		return err
+	}
+	return q.EndWait(ctx, id, by, "a person does not wait for its sidecar")
 }
 
 // Pause holds one attachment until Resume; a delivery under way is stopped and nothing is lost or charged.

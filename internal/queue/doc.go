@@ -28,5 +28,7 @@
 //	submissions  submission ID              the IDs that it became
 //	channel      name                       the channel's backoff
 //	decisions    name                       a person's standing decision
+//	unbound      watch|0|path|0|seq         ID, for everything that a sidecar may still bind
+//	sidecars     watch|0|path               which attachment a sidecar bound, while it lies there
 //	unsynced     device|inode|size|mtime    boot in which this source failed to sync
 package queue

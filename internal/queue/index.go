@@ -33,9 +33,9 @@ func reindex(tx *store.Tx, old, m *attachment.Manifest) error {
 		if err := tx.Bucket(bTails).Put(tailKey(m.ID), nil); err != nil {
 			return err
 		}
-		if err := tx.Bucket(bChildren).Put(groupKey(parentKey(m), m.Seq), idKey(m.ID)); err != nil {
-			return err
-		}
+	}
+	if err := reindexChild(tx, old, m); err != nil {
+		return err
 	}
 	if err := reindexDue(tx, old, m); err != nil {
 		return err
@@ -43,7 +43,35 @@ func reindex(tx *store.Tx, old, m *attachment.Manifest) error {
 	if err := reindexRelease(tx, old, m); err != nil {
 		return err
 	}
+	if err := reindexUnbound(tx, old, m); err != nil {
+		return err
+	}
 	return recount(tx, old, m)
+}
+
+// reindexChild moves an attachment that a sidecar binds from the ones without a parent to its parent's.
+func reindexChild(tx *store.Tx, old, m *attachment.Manifest) error {
+	children := tx.Bucket(bChildren)
+	if old != nil {
+		if parentKey(old) == parentKey(m) {
+			return nil
+		}
+		if err := children.Delete(groupKey(parentKey(old), old.Seq)); err != nil {
+			return err
+		}
+	}
+	return children.Put(groupKey(parentKey(m), m.Seq), idKey(m.ID))
+}
+
+func reindexUnbound(tx *store.Tx, old, m *attachment.Manifest) error {
+	was := old != nil && old.Unbound()
+	switch is := m.Unbound(); {
+	case is && !was:
+		return tx.Bucket(bUnbound).Put(unboundKey(m), idKey(m.ID))
+	case was && !is:
+		return tx.Bucket(bUnbound).Delete(unboundKey(old))
+	}
+	return nil
 }
 
 func reindexDue(tx *store.Tx, old, m *attachment.Manifest) error {
@@ -63,8 +91,8 @@ func reindexDue(tx *store.Tx, old, m *attachment.Manifest) error {
 }
 
 func reindexRelease(tx *store.Tx, old, m *attachment.Manifest) error {
-	was := old != nil && old.Source.ReleasePending
-	switch is := m.Source.ReleasePending; {
+	was := old != nil && old.ReleasePending()
+	switch is := m.ReleasePending(); {
 	case is && !was:
 		return tx.Bucket(bReleases).Put(idKey(m.ID), nil)
 	case was && !is:
@@ -77,7 +105,8 @@ func recount(tx *store.Tx, old, m *attachment.Manifest) error {
 	to := m.Condition()
 	if old != nil {
 		from := old.Condition()
-		if from == to && old.Length == m.Length && old.Parent.ServerID == m.Parent.ServerID {
+		if from == to && old.Length == m.Length && old.Parent.ServerID == m.Parent.ServerID &&
+			parentKey(old) == parentKey(m) {
 			return nil
 		}
 		if err := tx.Bucket(bConditions).Delete(groupKey(string(from), m.Seq)); err != nil {
@@ -119,6 +148,9 @@ func count(tx *store.Tx, m *attachment.Manifest, c attachment.Condition, sign in
 	}
 	if err != nil {
 		return fmt.Errorf("count parent %s: %w", m.Parent.LocalID.Printable(), err)
+	}
+	if len(p.Conditions) == 0 {
+		return parents.Delete([]byte(key)) // its last attachment was bound to another
 	}
 	return store.PutJSON(parents, []byte(key), p)
 }

@@ -16,6 +16,8 @@ type Intake struct {
 	// Way is how the bytes come into the spool.
 	Way    attachment.Custody `json:"way"`
 	Parent attachment.Parent  `json:"parent,omitzero"`
+	// Binding says what names the parent, and how long a sidecar is waited for.
+	Binding attachment.Binding `json:"binding,omitzero"`
 	// Filename is the name to keep; Source says where the bytes come from.
 	Filename attachment.Name   `json:"filename"`
 	Source   attachment.Source `json:"source"`

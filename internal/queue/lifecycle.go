@@ -66,6 +66,7 @@ func (q *Queue) Verified(ctx context.Context, id attachment.ID, mediaID string) 
 		Event: attachment.EventVerified,
 		Edit: func(m *attachment.Manifest) {
 			m.Delivery.Verified, m.Delivery.MediaID, m.Delivery.Failures = true, mediaID, 0
+			m.Delivery.ParentFixed = true
 		},
 	}, nil)
 }

@@ -106,6 +106,10 @@ func (w *world) manifest() (attachment.Manifest, []attachment.Digest) {
 		m.Source.Identity.Size = m.Length
 		m.Source.ReleasePending = m.Custody == attachment.CustodyCopy && w.rnd.IntN(2) == 0
 	}
+	if m.Source.Watch != "" && w.rnd.IntN(2) == 0 {
+		m.Parent = attachment.Parent{}
+		m.Binding = attachment.Binding{Rule: attachment.BindSidecar, Wait: time.Minute, Until: w.now().Add(time.Minute)}
+	}
 	segments := make([]attachment.Digest, attachment.SegmentCount(m.Length))
 	for i := range segments {
 		segments[i][0] = byte(w.rnd.Uint32())
@@ -190,8 +194,10 @@ func (w *world) adopted(a Adoption) {
 	}
 	var err error
 	if a.Problem != nil {
-		err = w.apply(id, attachment.EventAttention, a.Problem.Code, a.Problem.Detail, "", prepared)
-	} else {
+		err = w.apply(id, attachment.EventAttention, a.Problem.Code, a.Problem.Detail, "", func(m *attachment.Manifest) {
+			m.Prepared = m.Binding.Rule != attachment.BindSidecar
+		})
+	} else if it.m.Binding.Rule != attachment.BindSidecar {
 		err = w.apply(id, attachment.EventPrepared, "", "", "", prepared)
 	}
 	if err != nil {

@@ -19,7 +19,8 @@ func (w *world) change() {
 	}
 	ops := []func(attachment.ID, *item){
 		w.opSession, w.opSession, w.opOffset, w.opOffset, w.opOffset, w.opLost, w.opVerified, w.opVerified, w.opRegistered,
-		w.opRegistered, w.opInterrupted, w.opPostponed, w.opFailed, w.opAttention, w.opRetry, w.opPause, w.opResume, w.opSource,
+		w.opRegistered, w.opInterrupted, w.opPostponed, w.opFailed, w.opAttention, w.opRetry, w.opPause, w.opResume, w.opSource, w.opBind, w.opBind,
+		w.opEndWait, w.opRefuse, w.opSidecarGone,
 	}
 	ops[w.rnd.IntN(len(ops))](id, it)
 }
@@ -84,6 +85,7 @@ func (w *world) opVerified(id attachment.ID, _ *item) {
 	got := w.q.Verified(w.t.Context(), id, "m2")
 	w.settle(id, got, w.apply(id, attachment.EventVerified, "", "", "", func(m *attachment.Manifest) {
 		m.Delivery.Verified, m.Delivery.MediaID, m.Delivery.Failures = true, "m2", 0
+		m.Delivery.ParentFixed = true
 	}))
 }
 
@@ -188,10 +190,17 @@ func (w *world) opRetry(id attachment.ID, it *item) {
 		w.settle(id, got, attachment.ErrTransition)
 		return
 	}
-	w.settle(id, got, w.apply(id, attachment.EventRetried, "", "now", "uid 7", func(m *attachment.Manifest) {
+	want := w.apply(id, attachment.EventRetried, "", "now", "uid 7", func(m *attachment.Manifest) {
 		d := &m.Delivery
 		d.NotBefore, d.Wait, d.Failures, d.ErrorCode = w.now().Add(delay), delay, 0, ""
-	}))
+		if m.Problem != nil && m.Problem.Code == attachment.NeedsSidecarInvalid {
+			m.Prepared, m.Binding.Wait = true, 0
+		}
+	})
+	if want == nil {
+		w.endWait(id, "uid 7", "a person does not wait for its sidecar")
+	}
+	w.settle(id, got, want)
 }
 
 func (w *world) opPause(id attachment.ID, it *item) { w.pauseOrResume(id, it, true) }

@@ -65,6 +65,7 @@ func (w *world) compareAll() {
 	w.compareParents()
 	w.compareIntakes()
 	w.compareSources()
+	w.compareUnbound()
 	last, err := w.q.LastDelivery()
 	w.same("", "last delivery", []any{last, err}, []any{w.delivered, nil})
 	var channel int
@@ -197,10 +198,10 @@ func (w *world) compareSources() {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(w.items)) {
-		if w.items[id].m.Source.ReleasePending {
+		m := w.items[id].m
+		if s := m.Binding.Sidecar; m.Source.ReleasePending || s != nil && s.ReleasePending {
 			want = append(want, id)
 		}
-		m := w.items[id].m
 		if m.Source.Watch == "" {
 			continue
 		}

@@ -64,6 +64,7 @@ type world struct {
 	submissions map[string][]attachment.ID
 	intakes     map[attachment.ID]Intake
 	decisions   map[string]Decision
+	sidecars    map[string]attachment.ID // by path: what each bound last, while it lies there
 	delivered   time.Time
 	channel     int
 	published   uint64 // the last transition that was published
@@ -75,6 +76,7 @@ func runModel(t *testing.T, dir string, seed uint64) {
 		t: t, rnd: rand.New(rand.NewPCG(seed, 1)), path: filepath.Join(dir, "queue.db"),
 		items: map[attachment.ID]*item{}, ledger: map[string]attachment.ID{}, submissions: map[string][]attachment.ID{},
 		intakes: map[attachment.ID]Intake{}, decisions: map[string]Decision{},
+		sidecars: map[string]attachment.ID{},
 	}
 	defer func() {
 		if t.Failed() {

@@ -82,9 +82,10 @@ const recoverPage = 256
 // its session and offset. It also ends waits that a clock set back would stretch. Call it once, after opening.
 func (q *Queue) Recover(ctx context.Context) error {
 	interrupted := Change{Event: attachment.EventInterrupted, Detail: "the daemon was stopped"}
+	uploading := func(m *attachment.Manifest) bool { return m.State == attachment.Uploading }
 	// What was paused while it was uploading shows as paused, and is uploading still.
 	for _, shown := range []attachment.Condition{attachment.ShownUploading, attachment.ShownPaused} {
-		if err := q.applyToAll(ctx, shown, attachment.Uploading, interrupted); err != nil {
+		if err := q.applyToAll(ctx, shown, uploading, interrupted); err != nil {
 			return err
 		}
 	}
@@ -97,16 +98,20 @@ func (q *Queue) Recover(ctx context.Context) error {
 	return q.ClampWaits(ctx)
 }
 
-// prepareCaptured makes ready what waits for nothing: preparation has no steps of its own yet.
+// prepareCaptured makes ready what waits for nothing. What awaits a sidecar is left to EndWait.
 func (q *Queue) prepareCaptured(ctx context.Context) error {
-	return q.applyToAll(ctx, attachment.ShownCaptured, attachment.Captured, Change{
-		Event: attachment.EventPrepared, Edit: func(m *attachment.Manifest) { m.Prepared = true },
-	})
+	prepare := Change{Event: attachment.EventPrepared, Edit: func(m *attachment.Manifest) { m.Prepared = true }}
+	waitsForNothing := func(m *attachment.Manifest) bool { return m.State == attachment.Captured && !m.Awaiting() }
+	for _, shown := range []attachment.Condition{attachment.ShownCaptured, attachment.ShownPaused} {
+		if err := q.applyToAll(ctx, shown, waitsForNothing, prepare); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// applyToAll makes a change to everything that shows as one thing and is in one state. Attachments with damaged values stay
-// as they are.
-func (q *Queue) applyToAll(ctx context.Context, shown attachment.Condition, state attachment.State, c Change) error {
+// applyToAll makes a change to what shows as one thing and is wanted. Attachments with damaged values stay as they are.
+func (q *Queue) applyToAll(ctx context.Context, shown attachment.Condition, wanted func(*attachment.Manifest) bool, c Change) error {
 	for cursor := ""; ; {
 		ids, next, err := q.IDs(shown, cursor, recoverPage)
 		if err != nil || len(ids) == 0 {
@@ -115,7 +120,7 @@ func (q *Queue) applyToAll(ctx context.Context, shown attachment.Condition, stat
 		err = q.store.Update(ctx, func(tx *store.Tx) error {
 			for _, id := range ids {
 				m, err := load(tx, id)
-				if err == nil && m.State == state {
+				if err == nil && wanted(m) {
 					_, err = q.write(tx, m, m.Clone(), c)
 				}
 				if err != nil && !isBadValue(err) {

@@ -19,7 +19,7 @@ func (q *Queue) Reindex(ctx context.Context) error {
 	if err := q.pages(ctx, bManifests, q.putEntries); err != nil {
 		return err
 	}
-	for _, bucket := range []string{bOrder, bTails, bConditions, bDue, bChildren, bReleases} {
+	for _, bucket := range []string{bOrder, bTails, bConditions, bDue, bChildren, bReleases, bUnbound} {
 		fix := func(tx *store.Tx, key, value []byte, _ error) error { return dropStale(tx, bucket, key, value) }
 		if err := q.pages(ctx, bucket, fix); err != nil {
 			return err
@@ -111,8 +111,11 @@ func entriesOf(m *attachment.Manifest) map[string]indexEntry {
 	if m.Due() {
 		entries[bDue] = indexEntry{dueKey(m), id}
 	}
-	if m.Source.ReleasePending {
+	if m.ReleasePending() {
 		entries[bReleases] = indexEntry{id, nil}
+	}
+	if m.Unbound() {
+		entries[bUnbound] = indexEntry{unboundKey(m), id}
 	}
 	return entries
 }
@@ -168,17 +171,7 @@ func recountParents(tx *store.Tx) error {
 		return err
 	}
 	for _, key := range keys {
-		p, err := recountParent(tx, key)
-		if err != nil {
-			return err
-		}
-		if len(p.Conditions) == 0 {
-			if err := tx.Bucket(bParents).Delete([]byte(key)); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := store.PutJSON(tx.Bucket(bParents), []byte(key), p); err != nil {
+		if err := putParent(tx, key); err != nil {
 			return err
 		}
 	}

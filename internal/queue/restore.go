@@ -159,7 +159,7 @@ func orderOf(tx *store.Tx, id attachment.ID, first uint64) (seq uint64, err erro
 func settleFacts(m *attachment.Manifest, last Row, r *receipt.Receipt) {
 	switch m.State {
 	case attachment.Uploaded:
-		m.Delivery.Verified = true
+		m.Delivery.Verified, m.Delivery.ParentFixed = true, true
 	case attachment.Attention, attachment.Review:
 		m.Problem = &attachment.Problem{Code: last.Reason, Since: last.At, Detail: last.Detail}
 	case attachment.Reconciled, attachment.Released:
@@ -192,15 +192,25 @@ func unindex(tx *store.Tx, m *attachment.Manifest) error {
 	if err := tx.Bucket(bReleases).Delete(idKey(m.ID)); err != nil {
 		return err
 	}
+	for _, bucket := range []string{bDue, bChildren, bUnbound} {
+		if err := dropSeq(tx.Bucket(bucket), m.Seq); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropSeq deletes what an index holds under a sequence number.
+func dropSeq(b *store.Bucket, seq uint64) error {
 	var stale [][]byte
-	err := tx.Bucket(bDue).Scan(nil, nil, func(key, _ []byte, _ error) error {
-		if seqOf(key) == m.Seq {
+	err := b.Scan(nil, nil, func(key, _ []byte, _ error) error {
+		if seqOf(key) == seq {
 			stale = append(stale, append([]byte(nil), key...))
 		}
 		return nil
 	})
 	for _, key := range stale {
-		if derr := tx.Bucket(bDue).Delete(key); derr != nil {
+		if derr := b.Delete(key); derr != nil {
 			return derr
 		}
 	}
@@ -212,11 +222,25 @@ func recountAll(tx *store.Tx, parent string) error {
 	if err := recountConditions(tx); err != nil {
 		return err
 	}
-	p, err := recountParent(tx, parent)
+	// A sidecar may have been binding it when the record was damaged.
+	for _, key := range []string{parent, noParent} {
+		if err := putParent(tx, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putParent computes a parent's row anew and drops it when nothing belongs to it.
+func putParent(tx *store.Tx, key string) error {
+	p, err := recountParent(tx, key)
 	if err != nil {
 		return err
 	}
-	return store.PutJSON(tx.Bucket(bParents), []byte(parent), p)
+	if len(p.Conditions) == 0 {
+		return tx.Bucket(bParents).Delete([]byte(key))
+	}
+	return store.PutJSON(tx.Bucket(bParents), []byte(key), p)
 }
 
 func recountConditions(tx *store.Tx) error {

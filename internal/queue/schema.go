@@ -33,6 +33,8 @@ const (
 	bChannel     = "channel"
 	bDecisions   = "decisions"
 	bUnsynced    = "unsynced"
+	bUnbound     = "unbound"
+	bSidecars    = "sidecars"
 )
 
 // Schema describes the queue's file. A change of layout raises Version and adds a migration from the version before.
@@ -43,6 +45,7 @@ func Schema() store.Schema {
 		Buckets: []string{
 			bManifests, bOrder, bTails, bOffsets, bSegments, bReceipts, bErrors, bJournal, bHistory, bDue, bConditions,
 			bChildren, bParents, bCounters, bClaims, bLedger, bReleases, bIntakes, bSubmissions, bChannel, bDecisions, bUnsynced,
+			bUnbound, bSidecars,
 		},
 	}
 }
@@ -73,6 +76,14 @@ func groupKey(group string, seq uint64) []byte {
 }
 
 func groupPrefix(group string) []byte { return append([]byte(group), 0) }
+
+// sourceGroup names a path of a watch; neither holds a NUL.
+func sourceGroup(watch, relPath string) string { return watch + "\x00" + relPath }
+
+// unboundKey groups the attachments that came from one path.
+func unboundKey(m *attachment.Manifest) []byte {
+	return groupKey(sourceGroup(m.Source.Watch, m.Source.RelPath.Exact()), m.Seq)
+}
 
 // dueKey sorts by priority first, then by the time from which the item may be tried, then by capture order.
 func dueKey(m *attachment.Manifest) []byte {

@@ -17,6 +17,7 @@ const (
 
 	partSuffix     = ".part"
 	manifestSuffix = ".manifest"
+	sidecarSuffix  = ".sidecar"
 )
 
 // Area is a part of the managed storage.
@@ -73,6 +74,10 @@ func (s *Spool) manifestPath(a Area, id attachment.ID) string {
 	return filepath.Join(s.shardDir(a, id), string(id)+manifestSuffix)
 }
 
+func (s *Spool) sidecarPath(a Area, id attachment.ID) string {
+	return filepath.Join(s.shardDir(a, id), string(id)+sidecarSuffix)
+}
+
 // Locate says in which of the areas a secured payload lies; found is false when it is in neither.
 func (s *Spool) Locate(id attachment.ID) (area Area, found bool, err error) {
 	for _, a := range []Area{Payloads, Delivered} {
@@ -123,8 +128,8 @@ func (s *Spool) files(dir string, visit func(path string) error) error {
 type Found struct {
 	Area Area
 	ID   attachment.ID
-	// Payload and Manifest say which of the two files are there. Staging has no manifests.
-	Payload, Manifest bool
+	// Payload, Manifest and Sidecar say which of the files are there. Staging has payloads only.
+	Payload, Manifest, Sidecar bool
 	// Stray is the path of a file whose name is not ours; ID is empty then. Nothing is ever done to it.
 	Stray string
 }
@@ -171,7 +176,7 @@ func (s *Spool) scanDir(area Area, dir string, visit func(Found) error) error {
 			temps = append(temps, filepath.Join(dir, name))
 			return nil
 		}
-		id, isPayload, ok := parseName(area, name)
+		id, kind, ok := parseName(area, name)
 		if !ok || e.IsDir() || (area != Staging && filepath.Base(dir) != id.Shard()) {
 			return visit(Found{Area: area, Stray: filepath.Join(dir, name)})
 		}
@@ -180,8 +185,9 @@ func (s *Spool) scanDir(area Area, dir string, visit func(Found) error) error {
 			f = &Found{Area: area, ID: id}
 			found[id] = f
 		}
-		f.Payload = f.Payload || isPayload
-		f.Manifest = f.Manifest || !isPayload
+		f.Payload = f.Payload || kind == ""
+		f.Manifest = f.Manifest || kind == manifestSuffix
+		f.Sidecar = f.Sidecar || kind == sidecarSuffix
 		return nil
 	})
 	if err != nil {
@@ -200,13 +206,20 @@ func (s *Spool) scanDir(area Area, dir string, visit func(Found) error) error {
 	return nil
 }
 
-func parseName(area Area, name string) (id attachment.ID, payload, ok bool) {
+// parseName returns the ID in a file's name and the kind of the file: the suffix of what lies beside a payload, or nothing
+// for the payload itself.
+func parseName(area Area, name string) (id attachment.ID, kind string, ok bool) {
 	if area == Staging {
 		base, cut := strings.CutSuffix(name, partSuffix)
 		id, err := attachment.ParseID(base)
-		return id, true, cut && err == nil
+		return id, "", cut && err == nil
 	}
-	base, isManifest := strings.CutSuffix(name, manifestSuffix)
+	base := name
+	for _, suffix := range []string{manifestSuffix, sidecarSuffix} {
+		if cut, found := strings.CutSuffix(name, suffix); found {
+			base, kind = cut, suffix
+		}
+	}
 	id, err := attachment.ParseID(base)
-	return id, !isManifest, err == nil
+	return id, kind, err == nil
 }

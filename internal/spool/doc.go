@@ -3,7 +3,8 @@
 //	DIR/spool/staging/ID.part         a payload on its way in; nothing is promised yet
 //	DIR/spool/payload/SH/ID           a secured, undelivered payload (SH = last two hex digits of the ID)
 //	DIR/spool/payload/SH/ID.manifest  its travelling manifest
-//	DIR/delivered/SH/ID[.manifest]    copies kept after delivery
+//	DIR/spool/payload/SH/ID.sidecar   what the sidecar said that bound it, as it was written
+//	DIR/delivered/SH/ID[.…]           copies kept after delivery, with what lay beside them
 //	DIR/receipts/ID                   the server's receipt, durable before the queue says delivered
 //	DIR/outbox/NAME                   a standing decision, durable before the queue knows it
 //

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"strings"
 
 	"github.com/fieldgw/fieldgw/internal/durable"
 )
@@ -17,7 +16,7 @@ const maxOwed = 100_000
 func Owed(fsys *durable.FS, dir string) (n int, err error) {
 	s := &Spool{fs: fsys, dir: dir}
 	err = s.files(s.areaDir(Payloads), func(path string) error {
-		if _, payload, ok := parseName(Payloads, filepath.Base(path)); ok && payload {
+		if _, kind, ok := parseName(Payloads, filepath.Base(path)); ok && kind == "" {
 			n++
 		}
 		if n == maxOwed {
@@ -31,7 +30,7 @@ func Owed(fsys *durable.FS, dir string) (n int, err error) {
 	return n, err
 }
 
-// Merge moves every undelivered payload, its manifest first, from one spool to another on the same volume. It may be
+// Merge moves every undelivered payload, what lies beside it first, from one spool to another on the same volume. It may be
 // repeated after a crash. staged reports that adoptions are under way there: then nothing is moved.
 func Merge(fsys *durable.FS, from, to string) (staged bool, err error) {
 	src, err := Open(fsys, from)
@@ -49,9 +48,9 @@ func Merge(fsys *durable.FS, from, to string) (staged bool, err error) {
 	if err != nil || staged {
 		return staged, err
 	}
-	for _, manifests := range []bool{true, false} {
+	for _, wanted := range []string{sidecarSuffix, manifestSuffix, ""} {
 		err := src.files(src.areaDir(Payloads), func(path string) error {
-			if strings.HasSuffix(path, manifestSuffix) != manifests {
+			if _, kind, _ := parseName(Payloads, filepath.Base(path)); kind != wanted {
 				return nil
 			}
 			return dst.take(path)

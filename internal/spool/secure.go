@@ -85,11 +85,11 @@ func (s *Spool) syncFile(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// Deliver moves payload and manifest from the spool to the delivered copies. It may be repeated after a crash between
+// Deliver moves a payload and what lies beside it from the spool to the delivered copies. It may be repeated after a crash between
 // any two of its steps.
 func (s *Spool) Deliver(id attachment.ID) error { return s.transfer(id, Payloads, Delivered) }
 
-// Undeliver moves payload and manifest back to the spool: for a copy found among the delivered ones whose delivery is
+// Undeliver moves a payload and what lies beside it back to the spool: for a copy found among the delivered ones whose delivery is
 // not recorded.
 func (s *Spool) Undeliver(id attachment.ID) error { return s.transfer(id, Delivered, Payloads) }
 
@@ -100,6 +100,11 @@ func (s *Spool) transfer(id attachment.ID, from, to Area) error {
 	moves := [][2]string{
 		{s.Path(from, id), s.Path(to, id)},
 		{s.manifestPath(from, id), s.manifestPath(to, id)},
+	}
+	if ok, err := s.fs.Exists(s.sidecarPath(from, id)); err != nil {
+		return fmt.Errorf("move %s to %s: %w", id, to, err)
+	} else if ok {
+		moves = append([][2]string{{s.sidecarPath(from, id), s.sidecarPath(to, id)}}, moves...)
 	}
 	for _, m := range moves {
 		if err := s.moveOnce(m[0], m[1]); err != nil {

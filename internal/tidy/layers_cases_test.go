@@ -13,6 +13,8 @@ var sound = graph{
 	"internal/wire":                {"net/url"},
 	"internal/receipt":             {"time"},
 	"internal/policy":              {"time"},
+	"internal/spelling":            {"strings"},
+	"internal/sidecar":             {"internal/attachment", "internal/spelling"},
 	"internal/buildinfo":           {"runtime/debug"},
 	"internal/clock":               {"os", "internal/durable"},
 	"internal/config":              {"os", "internal/policy"},

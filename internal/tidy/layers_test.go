@@ -34,7 +34,7 @@ var laterPackages = []string{
 }
 
 var (
-	pure       = []string{"internal/attachment", "internal/wire", "internal/receipt", "internal/policy"}
+	pure       = []string{"internal/attachment", "internal/wire", "internal/receipt", "internal/policy", "internal/sidecar", "internal/spelling"}
 	foundation = []string{"internal/buildinfo", "internal/clock", "internal/config", "internal/durable", "internal/logging"}
 	sensors    = []string{"internal/power", "internal/disk", "internal/link"}
 	senders    = []string{"internal/uplink", "internal/records", "internal/library"}
@@ -61,7 +61,7 @@ func layers() []rule {
 	rules := []rule{
 		{from: []string{"internal/attachment", "internal/receipt"}, only: []string{},
 			why: "the two roots of the domain know nobody"},
-		{from: pure, only: []string{"internal/attachment", "internal/receipt"},
+		{from: pure, only: []string{"internal/attachment", "internal/receipt", "internal/spelling"},
 			not: []string{"os", "os/exec", "io/fs", "path/filepath", "net", "net/http", "syscall", "golang.org/x/sys/unix"},
 			why: "pure packages decide from their arguments alone, so that device, server and tests get the same answer"},
 		{from: foundation, only: slices.Concat(pure, foundation),

@@ -73,7 +73,7 @@ func reserveMessage(m *attachment.Manifest) *wire.Reserve {
 	return &wire.Reserve{
 		Length: m.Length, SHA256: m.SHA256.String(), Role: wire.Role(m.Role), Of: string(m.Of), MediaType: m.MediaType,
 		Filename: m.Filename.Text, FilenameRaw: m.Filename.Raw, CapturedAt: m.CapturedAt.UTC(), Parent: parentOf(m),
-		ProposedMediaID: m.Delivery.ProposedMediaID,
+		Supersedes: string(m.Supersedes), ProposedMediaID: m.Delivery.ProposedMediaID,
 	}
 }
 

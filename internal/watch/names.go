@@ -6,10 +6,15 @@ import (
 	"strings"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/sidecar"
 )
 
-// releasePrefix begins the name that fieldgw itself gives to a source while it removes it; the attachment's ID follows.
-const releasePrefix = ".fieldgw-release-"
+// releasePrefix begins the name that fieldgw itself gives to a source while it removes it; the attachment's ID follows, and
+// releaseSidecar where it is the source's sidecar.
+const (
+	releasePrefix  = ".fieldgw-release-"
+	releaseSidecar = ".sidecar"
+)
 
 // ours reports whether a name is such a one. It is never a candidate and never listed. Another file that only begins like
 // it is hidden, and is listed as every hidden file is.
@@ -18,7 +23,7 @@ func ours(name string) bool {
 	if !ok {
 		return false
 	}
-	_, err := attachment.ParseID(id)
+	_, err := attachment.ParseID(strings.TrimSuffix(id, releaseSidecar))
 	return err == nil
 }
 
@@ -36,7 +41,11 @@ const (
 )
 
 // nameRules are a watch's patterns on base names (path.Match).
-type nameRules struct{ include, exclude []string }
+type nameRules struct {
+	include, exclude []string
+	// sidecars: there are some in this watch.
+	sidecars bool
+}
 
 // check returns what is wrong with the patterns.
 func (r nameRules) check() error {
@@ -48,13 +57,27 @@ func (r nameRules) check() error {
 	return nil
 }
 
+// sidecar reports whether a base name is that of a sidecar of this watch.
+func (r nameRules) sidecar(name string) bool { return r.sidecars && sidecar.Is(name) }
+
+// included reports whether the watch takes files of this name. A sidecar goes with its file, and a directory's manifest
+// with all of them.
+func (r nameRules) included(name string) bool {
+	if r.sidecars {
+		if target, ok := sidecar.Target(name); ok {
+			name = target
+		} else if sidecar.IsManifest(name) {
+			return true
+		}
+	}
+	return len(r.include) == 0 || matches(r.include, name)
+}
+
 // judge decides about the base name of a file. Exclusion is stronger than inclusion, and a temporary name is temporary
 // even where a pattern includes it.
 func (r nameRules) judge(name string) naming {
 	switch {
-	case ours(name), matches(r.exclude, name):
-		return nameSkipped
-	case len(r.include) > 0 && !matches(r.include, name):
+	case ours(name), matches(r.exclude, name), !r.included(name):
 		return nameSkipped
 	case temporary(name):
 		return nameTemporary

@@ -78,6 +78,25 @@ func TestParentAndRelativePaths(t *testing.T) {
 	}
 }
 
+// A sidecar goes with its file through a watch's patterns, and what is called so is one only where a watch has sidecars.
+func TestSidecarNames(t *testing.T) {
+	r := nameRules{include: []string{"*.jpg"}, exclude: []string{"x*"}, sidecars: true}
+	for name, want := range map[string]naming{
+		"a.jpg": nameTaken, "a.jpg.json": nameTaken, "manifest.json": nameTaken, "a.json": nameSkipped, "x.jpg.json": nameSkipped,
+		"a.jpg.json.part": nameSkipped, ".a.jpg.json": nameTemporary, ".fieldgw-release-0197f3a2-0000-7000-8000-000000000001.sidecar": nameSkipped,
+	} {
+		if got := r.judge(name); got != want {
+			t.Errorf("%q: %d, want %d", name, got, want)
+		}
+	}
+	if !r.sidecar("a.jpg.json") || !r.sidecar("MANIFEST.JSON") || r.sidecar("a.jpg") || (nameRules{}).sidecar("a.jpg.json") {
+		t.Error("which names are sidecars")
+	}
+	if plain := (nameRules{}); plain.judge("a.jpg.json") != nameTaken {
+		t.Error("elsewhere it is a file like any other")
+	}
+}
+
 // No name makes the rules fail; exclusion always wins; what comes out of a path can be put together again, byte by byte.
 func FuzzNames(f *testing.F) {
 	for _, seed := range [][2]string{{"DSC_1.JPG", "*.JPG"}, {".x.part", "?"}, {"a/b/\xff\n", "[a-"}, {"\x00", "\\"}, {"", ""}, {"~", "~"}} {

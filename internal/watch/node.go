@@ -113,6 +113,8 @@ type entry struct {
 	seen observation
 	// changed: while it was offered, it was seen with another identity.
 	changed bool
+	// again: while it was offered, the taker asked for another offer.
+	again bool
 	// answered: the code is the taker's and stands until the file changes or is taken.
 	answered bool
 	// directory: a condition of a directory, not of a file.

@@ -177,6 +177,7 @@ func (t *tree) conclude(e *entry, rel string, found writers) {
 	t.candidate = Candidate{
 		Watch: t.root.Name, Root: t.root.Path, Path: join(t.root.Path, rel), RelPath: rel, ParentDir: parentOf(rel),
 		Identity: e.seen.id, Evidence: evidence, Empty: e.seen.id.Size == 0,
+		Sidecar: t.names.sidecar(e.name),
 	}
 }
 
@@ -258,6 +259,7 @@ func (t *tree) takeAnswers() {
 		}
 	}
 	clear(t.answers)
+	t.takeReconsidered()
 	if t.full && t.count[fresh] <= t.limits.fresh/2 {
 		// There is room again for the files that a scan had to leave.
 		t.full, t.wanted = false, true
@@ -266,6 +268,10 @@ func (t *tree) takeAnswers() {
 
 func (t *tree) follow(e *entry, rel string, d Disposition) {
 	now, changed := t.now(), e.changed
+	if e.again && d.Kind != Taken {
+		// What the taker answered may rest on what is no longer so.
+		e.again, d = false, Disposition{Kind: Again, Code: d.Code, Detail: d.Detail, Retry: againFloor}
+	}
 	if d.Kind == Taken || d.Kind == Stays || e.dir.gone {
 		t.forget(e)
 		if d.Kind == Stays && !t.stays.add(rel, e.seen.id, t.walking) {

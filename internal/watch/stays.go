@@ -64,6 +64,9 @@ func (s *stays) holds(rel string, id attachment.SourceIdentity, walk uint32) boo
 	return true
 }
 
+// remove forgets one file.
+func (s *stays) remove(rel string) { delete(s.marks, maphash.String(s.seed, rel)) }
+
 // sweep forgets what a complete walk did not see.
 func (s *stays) sweep(walk uint32) {
 	for path, mark := range s.marks {

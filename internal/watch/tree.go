@@ -50,12 +50,16 @@ type tree struct {
 	dirty   []*node
 	offered map[string]*entry // by relative path
 	answers map[string]Disposition
-	count   [classes]int
-	wanted  bool // a walk is to be made as soon as pace allows
-	full    bool // a file was not observed for lack of room
-	left    bool // since the last walk began, something was forgotten that the next one will find
-	stats   RootStats
-	walk    walkCount
+	// reconsidered are paths to offer once more; forgetStays: all that stay.
+	reconsidered map[string]bool
+	forgetStays  bool
+
+	count  [classes]int
+	wanted bool // a walk is to be made as soon as pace allows
+	full   bool // a file was not observed for lack of room
+	left   bool // since the last walk began, something was forgotten that the next one will find
+	stats  RootStats
+	walk   walkCount
 }
 
 // condition is what stands in the way of a root, if anything.
@@ -71,13 +75,13 @@ type walkCount struct{ dirs, unwatched, left int }
 func newTree(opts Options, root Root, reg *registry, out chan<- Candidate, start time.Time) *tree {
 	lim := limitsFor(len(opts.Roots))
 	t := &tree{
-		root: root, names: nameRules{root.Include, root.Exclude}, limits: lim, rescan: opts.Rescan, registry: reg,
+		root: root, names: nameRules{root.Include, root.Exclude, root.Sidecars}, limits: lim, rescan: opts.Rescan, registry: reg,
 		times: times{settle: root.Settle, quiet: max(root.Settle, quietWithoutLease), grace: opts.EmptyGrace},
 		fs:    opts.FS, wall: opts.Now, log: opts.Logger.With(slog.String(logging.KeyWatch, root.Name)), out: out,
 		// time.Since reads the monotonic clock: running time, whatever happens to the wall clock.
 		now:  func() time.Duration { return time.Since(start) },
 		wake: make(chan struct{}, 1), stays: newStays(lim.stays), top: newNode(nil, ""),
-		offered: map[string]*entry{}, answers: map[string]Disposition{},
+		offered: map[string]*entry{}, answers: map[string]Disposition{}, reconsidered: map[string]bool{},
 	}
 	t.probe = t.probeFile
 	t.state = condition{code: attachment.NotTakenUnavailable, detail: "not looked at yet", since: opts.Now()}

@@ -26,6 +26,8 @@ type Root struct {
 	Include, Exclude []string
 	// Settle is how long a file must be unchanged before it counts as complete; 0 means 2 s.
 	Settle time.Duration
+	// Sidecars: the JSON files that package sidecar names are no evidence of their own; they are offered as what they are.
+	Sidecars bool
 }
 
 // Candidate is a file that looks complete. The taker opens it and compares Identity: the file may have changed since.
@@ -40,6 +42,8 @@ type Candidate struct {
 	Evidence attachment.Evidence
 	// Empty: the file has no bytes and had none for the whole time of grace.
 	Empty bool
+	// Sidecar: it says what other files belong to.
+	Sidecar bool
 }
 
 // Kind says what a taker did with a candidate.
@@ -131,7 +135,7 @@ func (o *Options) complete() error {
 		if root.Settle < 0 {
 			problem("watch %q: settle is negative", root.Name)
 		}
-		if err := (nameRules{root.Include, root.Exclude}).check(); err != nil {
+		if err := (nameRules{include: root.Include, exclude: root.Exclude}).check(); err != nil {
 			problem("watch %q: %w", root.Name, err)
 		}
 		root.Settle = orDefault(root.Settle, defaultSettle)
@@ -187,6 +191,14 @@ func (w *Watcher) Candidates() <-chan Candidate { return w.out }
 func (w *Watcher) Done(c Candidate, d Disposition) {
 	if t := w.tree(c.Watch); t != nil {
 		t.answer(c, d)
+	}
+}
+
+// Reconsider has a path that the taker knows looked at and offered once more, now that something else has changed what it
+// means. A path that is on its way already is offered as it would have been.
+func (w *Watcher) Reconsider(watch, rel string) {
+	if t := w.tree(watch); t != nil {
+		t.reconsider(rel)
 	}
 }
 

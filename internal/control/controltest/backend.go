@@ -195,7 +195,7 @@ func (e *Entry) item() control.Item {
 func (e *Entry) detail() control.ItemDetail {
 	m := &e.Manifest
 	d := control.ItemDetail{
-		Item: e.item(), CapturedAtSource: m.CapturedAtSource, Role: m.Role, Of: m.Of, Structure: m.Structure, Custody: m.Custody,
+		Item: e.item(), CapturedAtSource: m.CapturedAtSource, Role: m.Role, Of: m.Of, Supersedes: m.Supersedes, Description: m.Description, Binding: bindingOf(m), Structure: m.Structure, Custody: m.Custody,
 		Source: control.Source{
 			Watch: m.Source.Watch, Path: m.Source.Path, Evidence: m.Source.Evidence,
 			ReleasePending: m.Source.ReleasePending, Kept: m.Source.Kept,
@@ -208,4 +208,12 @@ func (e *Entry) detail() control.ItemDetail {
 		d.Session = &control.Session{ID: m.Delivery.Session.ID, Generation: m.Delivery.Session.Generation}
 	}
 	return d
+}
+
+func bindingOf(m *attachment.Manifest) control.Binding {
+	b := control.Binding{Rule: m.Binding.Rule}
+	if s := m.Binding.Sidecar; s != nil {
+		b.Sidecar, b.ReleasePending, b.Kept = s.Path, s.ReleasePending, s.Kept
+	}
+	return b
 }
