@@ -11,6 +11,8 @@ import (
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/control"
 	"github.com/fieldgw/fieldgw/internal/control/client"
+	"github.com/fieldgw/fieldgw/internal/remote"
+	"github.com/fieldgw/fieldgw/internal/uplink/uplinktest"
 )
 
 // withSidecars is a device whose watch goes by sidecars.
@@ -218,6 +220,27 @@ func TestSidecarComesLate(t *testing.T) {
 	_, err = d.client.ActOnChannel(context.Background(), client.Resume, control.ChannelAction{})
 	must(t, err)
 	d.bound("b.jpg", "INS-7", "b.jpg.json")
+}
+
+// A sidecar that comes while its file is being sent stops the worker, binds, and the sending goes on where it was.
+func TestSidecarComesWhileSending(t *testing.T) {
+	d := withSidecars(t, `sidecar_wait = "1s"`)
+	d.up()
+	defer d.down()
+	d.server.Inject(uplinktest.Fault{Step: remote.StepAppend, Times: uplinktest.Always, Act: uplinktest.Slow(100 * time.Millisecond)})
+	d.drop("film.mp4", 200*128<<10)
+	sent := func() bool {
+		confirmed := d.item("film.mp4").ConfirmedBytes
+		return confirmed != nil && *confirmed > 0
+	}
+	d.until("being sent", sent)
+	d.put("film.mp4.json", full)
+	d.until("bound", func() bool { return d.detail("film.mp4").Parent.LocalID.Text == "INS-7" })
+	if i := d.item("film.mp4"); i.State == attachment.Uploaded || i.State == attachment.Reconciled || !sent() {
+		t.Errorf("bound late: %+v", i)
+	}
+	d.server.Heal()
+	d.bound("film.mp4", "INS-7", "film.mp4.json")
 }
 
 // A camera uses a name again: each capture is bound by the sidecar that lies there for it. Two captures that wait under one

@@ -106,6 +106,10 @@ func (d *dispatcher) record(ctx context.Context, c *queue.Claim, err error) erro
 	if errors.Is(context.Cause(c.Context()), errStale) {
 		return d.queue.Postponed(ctx, id, attachment.HoldBackoff, errStale.Error(), localPause)
 	}
+	if errors.Is(context.Cause(c.Context()), queue.ErrBinding) {
+		// It steps aside until the sidecar is offered again; binding lets it go on at once.
+		return d.queue.Postponed(ctx, id, attachment.HoldSidecar, queue.ErrBinding.Error(), bindPause)
+	}
 	if code, detail, mine := stopped(c, err); mine {
 		return d.queue.Interrupted(ctx, id, code, detail)
 	}
@@ -131,6 +135,9 @@ func (d *dispatcher) record(ctx context.Context, c *queue.Claim, err error) erro
 
 // localPause is how long an attachment waits after a failure of this device itself.
 const localPause = 30 * time.Second
+
+// bindPause is how long an attachment that was being sent steps aside for its sidecar: more than retryChanged.
+const bindPause = 10 * time.Second
 
 // stopped sorts out deliveries that somebody stopped: a hold, a person, the daemon itself.
 func stopped(c *queue.Claim, err error) (code attachment.Code, detail string, mine bool) {

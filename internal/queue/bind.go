@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/store"
@@ -128,13 +129,20 @@ func (q *Queue) Bind(ctx context.Context, id attachment.ID, edit func(*attachmen
 			return fmt.Errorf("bind %s: %w", id, ErrAmbiguous)
 		}
 		missing := m.State == attachment.Captured || m.Problem != nil && m.Problem.Code == attachment.NeedsSidecarInvalid
-		m, err = q.apply(tx, id, Change{
-			Event: attachment.EventBound,
-			Edit: func(m *attachment.Manifest) {
-				edit(m)
-				m.Prepared = true
-			},
-		})
+		bound := m.Clone()
+		edit(bound)
+		c := Change{Event: attachment.EventBound, Edit: func(m *attachment.Manifest) {
+			edit(m)
+			m.Prepared = true
+			if m.Delivery.ErrorCode == attachment.HoldSidecar {
+				// It had stepped aside for this.
+				m.Delivery.NotBefore, m.Delivery.Wait, m.Delivery.ErrorCode = time.Time{}, 0, ""
+			}
+		}}
+		if s := bound.Binding.Sidecar; s != nil {
+			c.Detail = "by " + s.RelPath.Printable()
+		}
+		m, err = q.apply(tx, id, c)
 		if err != nil {
 			return err
 		}

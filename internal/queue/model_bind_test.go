@@ -51,7 +51,7 @@ func (w *world) opBind(id attachment.ID, it *item) {
 	want := w.bindable(it)
 	if want == nil {
 		missing := it.m.State == attachment.Captured || it.m.Problem != nil && it.m.Problem.Code == attachment.NeedsSidecarInvalid
-		want = w.apply(id, attachment.EventBound, "", "", "", func(m *attachment.Manifest) {
+		want = w.apply(id, attachment.EventBound, "", "by "+rel, "", func(m *attachment.Manifest) {
 			edit(m)
 			m.Prepared = true
 		})
