@@ -51,4 +51,5 @@ var advice = []Advice{
 	{NotTakenQueue, KindNotTaken, "The queue cannot record anything at the moment.", "Look into the service's log.", WhoOperator, ""},
 	{NotTakenTooDeep, KindNotTaken, "The directory is nested too deeply.", "Move it up.", WhoTechnician, ""},
 	{NotTakenNotWatched, KindNotTaken, "The kernel gives no events for this directory; it is scanned from time to time.", "Raise fs.inotify.max_user_watches.", WhoOperator, ""},
+	{NotTakenRepeated, KindNotTaken, "The same bytes were taken before for this record, and the watch skips repetitions.", "Nothing to do; to send it all the same, set repeated = \"send\" for the watch.", WhoOperator, ""},
 }

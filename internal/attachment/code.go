@@ -71,6 +71,7 @@ const (
 	NotTakenQueue       Code = "queue_unavailable"
 	NotTakenTooDeep     Code = "too_deep"
 	NotTakenNotWatched  Code = "not_watched"
+	NotTakenRepeated    Code = "repeated"
 )
 
 // Who names the person who can act.

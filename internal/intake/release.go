@@ -21,6 +21,9 @@ const (
 	keptChanged = "it changed after it was taken; the new content is a new file"
 )
 
+// errOtherCard says that another file stands in a source's place, on another device: perhaps another card is mounted.
+var errOtherCard = errors.New("another file stands in its place on another device")
+
 // releasePage bounds how many sources are looked at before the next page is read.
 const releasePage = 64
 
@@ -69,7 +72,7 @@ func (a *adoption) releaseOpen(ctx context.Context) (released bool, err error) {
 func (in *Intake) release(ctx context.Context, m *attachment.Manifest) (released bool, err error) {
 	path := m.Source.Path.Exact()
 	aside := filepath.Join(filepath.Dir(path), asidePrefix+string(m.ID))
-	there, gone, err := in.whereabouts(path, aside, m)
+	medium, there, gone, err := in.whereabouts(path, aside, m)
 	switch {
 	case err != nil:
 		in.notRemoved(ctx, m.ID, err)
@@ -79,7 +82,7 @@ func (in *Intake) release(ctx context.Context, m *attachment.Manifest) (released
 	case !there:
 		return false, nil // its card is not mounted; nothing follows from that
 	}
-	kept, err := in.setAside(path, aside, m)
+	kept, err := in.setAside(path, aside, m, medium)
 	if err != nil {
 		in.notRemoved(ctx, m.ID, err)
 		return false, nil
@@ -87,7 +90,7 @@ func (in *Intake) release(ctx context.Context, m *attachment.Manifest) (released
 	if kept != "" {
 		return false, in.Queue.SourceKept(ctx, m.ID, kept)
 	}
-	gone, kept, err = in.removeAside(ctx, aside, m)
+	gone, kept, err = in.removeAside(ctx, aside, m, medium)
 	if err == nil && !gone {
 		err = in.putBack(aside, path, m.ID)
 	}
@@ -106,22 +109,28 @@ func (in *Intake) release(ctx context.Context, m *attachment.Manifest) (released
 }
 
 // whereabouts says whether the source is there, under its own name or aside, or provably gone: its directory stands on the
-// device that it was seen on, without it. Anything else proves nothing, since a card that is not mounted looks the same.
-func (in *Intake) whereabouts(path, aside string, m *attachment.Manifest) (there, gone bool, err error) {
-	for _, p := range []string{aside, path} {
-		if ok, err := in.FS.Exists(p); err != nil || ok {
-			return ok, false, err
-		}
-	}
+// medium that it was seen on, without it. Anything else proves nothing, since a card that is not mounted looks the same, and
+// what stands on another card is none of its business.
+func (in *Intake) whereabouts(path, aside string, m *attachment.Manifest) (medium Medium, there, gone bool, err error) {
 	info, err := in.FS.Lstat(filepath.Dir(path))
 	if durable.IsNotExist(err) {
-		return false, false, nil
+		return medium, false, false, nil
 	}
 	if err != nil {
-		return false, false, err
+		return medium, false, false, err
 	}
 	dir, _, _ := durable.IdentityOf(info)
-	return false, dir.Device == m.Source.Identity.Device, nil
+	medium = in.mediumOf(m.Source.Watch, path, dir.Device)
+	same, named := medium.same(m.Source.Medium)
+	if named && !same {
+		return medium, false, false, nil
+	}
+	for _, p := range []string{aside, path} {
+		if ok, err := in.FS.Exists(p); err != nil || ok {
+			return medium, ok, false, err
+		}
+	}
+	return medium, false, same || dir.Device == m.Source.Identity.Device, nil
 }
 
 // notRemoved tells of trouble with removing sources, without filling the log while it lasts.
@@ -131,7 +140,7 @@ func (in *Intake) notRemoved(ctx context.Context, id attachment.ID, err error) {
 
 // setAside looks at the source under its own name before it is touched, and renames it. A source that stands aside already
 // is fine.
-func (in *Intake) setAside(path, aside string, m *attachment.Manifest) (kept string, err error) {
+func (in *Intake) setAside(path, aside string, m *attachment.Manifest, medium Medium) (kept string, err error) {
 	if ok, err := in.FS.Exists(aside); err != nil || ok {
 		return "", err
 	}
@@ -139,7 +148,10 @@ func (in *Intake) setAside(path, aside string, m *attachment.Manifest) (kept str
 	if err != nil {
 		return "", err
 	}
-	if got, _, _ := durable.IdentityOf(info); !unchanged(attachment.SourceIdentity(got), m.Source.Identity) {
+	if got, _, _ := durable.IdentityOf(info); !medium.maybe(attachment.SourceIdentity(got), m.Source) {
+		if same, _ := medium.same(m.Source.Medium); !same && got.Device != m.Source.Identity.Device {
+			return "", errOtherCard
+		}
 		return keptChanged, nil
 	}
 	f, err := in.FS.OpenRead(path)
@@ -162,7 +174,7 @@ func (in *Intake) setAside(path, aside string, m *attachment.Manifest) (kept str
 }
 
 // removeAside unlinks the file under its other name when it is provably the one that was copied.
-func (in *Intake) removeAside(ctx context.Context, aside string, m *attachment.Manifest) (gone bool, kept string, err error) {
+func (in *Intake) removeAside(ctx context.Context, aside string, m *attachment.Manifest, medium Medium) (gone bool, kept string, err error) {
 	f, err := in.FS.OpenRead(aside)
 	if durable.IsNotExist(err) {
 		return true, "", nil
@@ -185,7 +197,7 @@ func (in *Intake) removeAside(ctx context.Context, aside string, m *attachment.M
 	if err != nil {
 		return false, "", err
 	}
-	if got, _, _ := durable.IdentityOf(info); !unchanged(attachment.SourceIdentity(got), m.Source.Identity) {
+	if got, _, _ := durable.IdentityOf(info); !medium.maybe(attachment.SourceIdentity(got), m.Source) {
 		return false, keptChanged, nil
 	}
 	held := func() error {
@@ -211,12 +223,6 @@ func (in *Intake) removeAside(ctx context.Context, aside string, m *attachment.M
 		return false, "", err
 	}
 	return true, "", in.FS.SyncDir(filepath.Dir(aside))
-}
-
-// unchanged compares identities across a restart: device numbers change when a volume is mounted again.
-func unchanged(got, want attachment.SourceIdentity) bool {
-	got.Device = want.Device
-	return got == want
 }
 
 // putBack gives a source its name back, or one beside it when another file has that name by now.

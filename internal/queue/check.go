@@ -49,6 +49,7 @@ func (q *Queue) Check(ctx context.Context) ([]Finding, error) {
 type checker struct {
 	findings             []Finding
 	total, due, releases uint64
+	contents             uint64
 	fold                 uint64
 	damaged              uint64
 	counts               map[attachment.Condition]Count
@@ -80,6 +81,9 @@ func (c *checker) manifest(tx *store.Tx, id attachment.ID, value []byte, bad err
 	}
 	if m.Source.ReleasePending {
 		c.releases++
+	}
+	if inContents(&m) {
+		c.contents++
 	}
 	for bucket, want := range entriesOf(&m) {
 		value, err := tx.Bucket(bucket).Get(want.key)
@@ -144,7 +148,7 @@ func possible(row Row) bool {
 func (c *checker) totals(tx *store.Tx) {
 	sizes := map[string]uint64{
 		bOrder: c.total, bTails: c.total, bConditions: c.total, bDue: c.due, bChildren: c.total,
-		bReleases: c.releases, bHistory: c.fold,
+		bReleases: c.releases, bContents: c.contents, bHistory: c.fold,
 	}
 	for bucket, want := range sizes {
 		if got := tx.Bucket(bucket).Count(); got < want-min(want, c.damaged) || got > want+c.damaged {

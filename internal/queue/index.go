@@ -40,6 +40,9 @@ func reindex(tx *store.Tx, old, m *attachment.Manifest) error {
 	if err := reindexDue(tx, old, m); err != nil {
 		return err
 	}
+	if err := reindexContents(tx, old, m); err != nil {
+		return err
+	}
 	if err := reindexRelease(tx, old, m); err != nil {
 		return err
 	}

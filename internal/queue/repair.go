@@ -19,7 +19,7 @@ func (q *Queue) Reindex(ctx context.Context) error {
 	if err := q.pages(ctx, bManifests, q.putEntries); err != nil {
 		return err
 	}
-	for _, bucket := range []string{bOrder, bTails, bConditions, bDue, bChildren, bReleases} {
+	for _, bucket := range []string{bOrder, bTails, bConditions, bDue, bChildren, bReleases, bContents} {
 		fix := func(tx *store.Tx, key, value []byte, _ error) error { return dropStale(tx, bucket, key, value) }
 		if err := q.pages(ctx, bucket, fix); err != nil {
 			return err
@@ -100,6 +100,9 @@ func entriesOf(m *attachment.Manifest) map[string]indexEntry {
 	}
 	if m.Due() {
 		entries[bDue] = indexEntry{dueKey(m), id}
+	}
+	if inContents(m) {
+		entries[bContents] = indexEntry{contentsKey(m), id}
 	}
 	if m.Source.ReleasePending {
 		entries[bReleases] = indexEntry{id, nil}
