@@ -75,6 +75,7 @@ func defaultWatch(name string) *Watch {
 		Parent:    ParentDirectory,
 		Settle:    Duration(2 * time.Second),
 		Adopt:     AdoptMove,
+		Repeated:  RepeatedSend,
 	}
 }
 

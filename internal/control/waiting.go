@@ -98,6 +98,7 @@ var triggers = map[attachment.Code]string{
 	attachment.NotTakenStorage:        TriggerSpace,
 	attachment.NotTakenQueue:          TriggerService,
 	attachment.NotTakenNotWatched:     TriggerTime,
+	attachment.NotTakenRepeated:       TriggerConfiguration,
 }
 
 func trigger(advice attachment.Advice) string {

@@ -26,6 +26,8 @@ import (
 type site struct {
 	t            *testing.T
 	capture, dir string
+	// medium is what the capture directory lies on; its device is filled in.
+	medium Medium
 }
 
 func newSite(t *testing.T) *site { return newSiteIn(t, t.TempDir()) }
@@ -67,8 +69,19 @@ func (s *site) start(fsys *durable.FS) *process {
 	}
 	q := queue.New(st, queue.Options{})
 	return &process{
-		Intake: New(Options{FS: fsys, Spool: sp, Queue: q, Logger: slog.New(slog.DiscardHandler)}), s: s, st: st,
+		Intake: New(Options{
+			FS: fsys, Spool: sp, Queue: q, Medium: s.mediumOf, Logger: slog.New(slog.DiscardHandler),
+		}), s: s, st: st,
 	}
+}
+
+func (s *site) mediumOf(_, path string) Medium {
+	m := s.medium
+	if info, err := os.Lstat(filepath.Dir(path)); err == nil {
+		id, _, _ := durable.IdentityOf(info)
+		m.Device = id.Device
+	}
+	return m
 }
 
 // restart is start with recovery, as the daemon does it.

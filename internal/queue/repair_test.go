@@ -36,7 +36,7 @@ func busy(t *testing.T) (f *fixture, byState map[attachment.State]attachment.ID)
 	uploading := next().Manifest.ID
 	f.do("session", f.SessionOpened(ctx, uploading, session, "fieldgw", "m", 2))
 	byState[attachment.Uploading] = uploading
-	byState[attachment.Ready] = f.adopt("", "alone")
+	byState[attachment.Ready] = f.adopt("", "alone", func(m *attachment.Manifest) { m.Source.Watch = "card" })
 	return f, byState
 }
 
@@ -65,7 +65,7 @@ func flip(tx *bolt.Tx, bucket string, key []byte) error {
 
 // A damaged index or counter is made again from the manifests: afterwards the full check finds nothing.
 func TestReindex(t *testing.T) {
-	for _, bucket := range []string{bOrder, bTails, bConditions, bChildren, bDue, bParents, bCounters} {
+	for _, bucket := range []string{bOrder, bTails, bConditions, bChildren, bDue, bParents, bCounters, bContents} {
 		t.Run(bucket, func(t *testing.T) {
 			f, _ := busy(t)
 			f = corrupt(t, f, func(tx *bolt.Tx) error {
