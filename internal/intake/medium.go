@@ -22,7 +22,7 @@ type Medium struct {
 func (in *Intake) mediumOf(watch, path string, device uint64) Medium {
 	m := in.Medium(watch, path)
 	if m.Device != device {
-		m.Name = ""
+		m.Name, m.Device = "", device
 	}
 	return m
 }

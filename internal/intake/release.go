@@ -3,6 +3,7 @@ package intake
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 
@@ -91,8 +92,8 @@ func (in *Intake) release(ctx context.Context, m *attachment.Manifest) (released
 		return false, in.Queue.SourceKept(ctx, m.ID, kept)
 	}
 	gone, kept, err = in.removeAside(ctx, aside, m, medium)
-	if err == nil && !gone {
-		err = in.putBack(aside, path, m.ID)
+	if !gone && (err == nil || errors.Is(err, errOtherCard)) {
+		err = errors.Join(err, in.putBack(aside, path, m.ID))
 	}
 	if err != nil {
 		in.notRemoved(ctx, m.ID, err)
@@ -123,7 +124,11 @@ func (in *Intake) whereabouts(path, aside string, m *attachment.Manifest) (mediu
 	medium = in.mediumOf(m.Source.Watch, path, dir.Device)
 	same, named := medium.same(m.Source.Medium)
 	if named && !same {
-		return medium, false, false, nil
+		// Only a card that was changed in the very moment of a release has a file of its own aside.
+		if ok, err := in.FS.Exists(aside); err != nil || !ok {
+			return medium, false, false, err
+		}
+		return medium, false, false, in.putBack(aside, path, m.ID)
 	}
 	for _, p := range []string{aside, path} {
 		if ok, err := in.FS.Exists(p); err != nil || ok {
@@ -148,11 +153,8 @@ func (in *Intake) setAside(path, aside string, m *attachment.Manifest, medium Me
 	if err != nil {
 		return "", err
 	}
-	if got, _, _ := durable.IdentityOf(info); !medium.maybe(attachment.SourceIdentity(got), m.Source) {
-		if same, _ := medium.same(m.Source.Medium); !same && got.Device != m.Source.Identity.Device {
-			return "", errOtherCard
-		}
-		return keptChanged, nil
+	if kept, err := medium.changed(info, m); kept != "" || err != nil {
+		return kept, err
 	}
 	f, err := in.FS.OpenRead(path)
 	if err != nil {
@@ -171,6 +173,22 @@ func (in *Intake) setAside(path, aside string, m *attachment.Manifest, medium Me
 		return "", err
 	}
 	return "", in.FS.SyncDir(filepath.Dir(path))
+}
+
+// changed says why what stands in a source's place cannot be it. On another device than the medium's, or on one that cannot
+// be told to be the source's, it proves nothing: perhaps another card is mounted, since a moment ago.
+func (m Medium) changed(info fs.FileInfo, a *attachment.Manifest) (kept string, err error) {
+	got, _, _ := durable.IdentityOf(info)
+	same, _ := m.same(a.Source.Medium)
+	switch {
+	case got.Device != m.Device:
+		return "", errOtherCard
+	case m.maybe(attachment.SourceIdentity(got), a.Source):
+		return "", nil
+	case !same && got.Device != a.Source.Identity.Device:
+		return "", errOtherCard
+	}
+	return keptChanged, nil
 }
 
 // removeAside unlinks the file under its other name when it is provably the one that was copied.
@@ -197,8 +215,8 @@ func (in *Intake) removeAside(ctx context.Context, aside string, m *attachment.M
 	if err != nil {
 		return false, "", err
 	}
-	if got, _, _ := durable.IdentityOf(info); !medium.maybe(attachment.SourceIdentity(got), m.Source) {
-		return false, keptChanged, nil
+	if kept, err := medium.changed(info, m); kept != "" || err != nil {
+		return false, kept, err
 	}
 	held := func() error {
 		if !lease.Held() {
