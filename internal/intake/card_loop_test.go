@@ -111,12 +111,8 @@ func TestCardPulledAtAnyMoment(t *testing.T) {
 	}
 	for _, kind := range []string{"ext4", "xfs", "vfat"} {
 		t.Run(kind, func(t *testing.T) {
-			if _, err := exec.LookPath("mkfs." + kind); err != nil {
-				t.Skipf("not run: mkfs.%s is not installed", kind)
-			}
-			dir := t.TempDir()
-			probe := newCardIfMountable(t, kind, dir)
-			moments := probe.captureAll()
+			needMountable(t, kind)
+			moments := newPulling(t, kind, t.TempDir()).captureAll()
 			seeds := make([]uint64, *cardRuns)
 			for i := range seeds {
 				seeds[i] = rand.Uint64() >> 16
@@ -131,8 +127,10 @@ func TestCardPulledAtAnyMoment(t *testing.T) {
 	}
 }
 
-func newCardIfMountable(t *testing.T, kind, dir string) *pulling {
+// needMountable skips what this machine cannot make and mount.
+func needMountable(t *testing.T, kind string) {
 	t.Helper()
+	_ = exec.Command("modprobe", "-q", kind).Run() // where it is a module
 	known, err := os.ReadFile("/proc/filesystems")
 	if err != nil || !slices.Contains(strings.Fields(string(known)), kind) {
 		t.Skipf("not run: this kernel has no %s", kind)
@@ -140,7 +138,9 @@ func newCardIfMountable(t *testing.T, kind, dir string) *pulling {
 	if out, err := exec.Command("losetup", "-f").CombinedOutput(); err != nil {
 		t.Skipf("not run: no loop device: %s", out)
 	}
-	return newPulling(t, kind, dir)
+	if _, err := exec.LookPath("mkfs." + kind); err != nil {
+		t.Skipf("not run: mkfs.%s is not installed", kind)
+	}
 }
 
 // pulling is a reader with two cards, and the device that captures from it.
