@@ -60,4 +60,5 @@ var advice = []Advice{
 	{NotTakenSidecarAlone, KindNotTaken, "A sidecar without its file.", "Put the file of that name beside it, or remove the sidecar.", WhoTechnician, ""},
 	{NotTakenSidecarAmbiguous, KindNotTaken, "A sidecar that fits several files which were captured under one name.", "Let the older files be delivered first, or retry them; then it binds the last one.", WhoTechnician, ""},
 	{NotTakenSidecarLate, KindNotTaken, "A sidecar that came after its file was sent, or after another sidecar bound it.", "Remove the sidecar; what the server registered does not change any more.", WhoTechnician, ""},
+	{NotTakenRepeated, KindNotTaken, "The same bytes were taken before for this record, and the watch skips repetitions.", "Nothing to do; to send it all the same, set repeated = \"send\" for the watch.", WhoOperator, ""},
 }

@@ -80,6 +80,7 @@ const (
 	NotTakenSidecarAmbiguous Code = "sidecar_ambiguous"
 	NotTakenSidecarLate      Code = "sidecar_late"
 	NotTakenQueueFull        Code = "queue_full"
+	NotTakenRepeated         Code = "repeated"
 )
 
 // Who names the person who can act.

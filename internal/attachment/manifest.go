@@ -66,6 +66,8 @@ type SourceIdentity struct {
 type Source struct {
 	// Watch names the capture directory's configuration; empty for a submission.
 	Watch string `json:"watch,omitempty"`
+	// Medium names the card or filesystem that it lay on; empty where that is not known.
+	Medium string `json:"medium,omitempty"`
 	// Path is the absolute path; RelPath is relative to the watch's root.
 	Path     Name           `json:"path,omitzero"`
 	RelPath  Name           `json:"rel_path,omitzero"`
@@ -75,6 +77,8 @@ type Source struct {
 	ReleasePending bool `json:"release_pending,omitempty"`
 	// Kept says why the source was left in place although the watch moves files; empty when it was not.
 	Kept string `json:"kept,omitempty"`
+	// Released: this device removed it there after custody.
+	Released bool `json:"released,omitempty"`
 }
 
 // Session is the server's upload session. The ID is durable before the first byte is sent.
@@ -156,6 +160,8 @@ type Manifest struct {
 	Source    Source  `json:"source"`
 	// Submission is the ID of the submission that this file came with.
 	Submission string `json:"submission,omitempty"`
+	// Repeats is an earlier attachment of the same watch and parent with the same bytes.
+	Repeats ID `json:"repeats,omitempty"`
 
 	// Prepared: nothing is missing before sending.
 	Prepared bool `json:"prepared,omitempty"`

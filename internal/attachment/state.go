@@ -78,6 +78,7 @@ const (
 	EventRestored      Event = "restored"         // a damaged record was made again from what travels with the payload
 	EventSourceGone    Event = "source_released"  // the source left its capture directory after custody
 	EventSourceKept    Event = "source_kept"      // the source stays, and why
+	EventSeenAgain     Event = "seen_again"       // its bytes were seen under another name and not taken again
 )
 
 // Events lists every event.
@@ -86,6 +87,7 @@ func Events() []Event {
 		EventAdopted, EventPrepared, EventSessionOpened, EventInterrupted, EventFailed, EventLost, EventVerified,
 		EventRegistered, EventAttention, EventReview, EventRetried, EventKept, EventDiscarded, EventReleased,
 		EventCancelled, EventPaused, EventResumed, EventBound, EventRescheduled, EventRestored, EventSourceGone, EventSourceKept,
+		EventSeenAgain,
 	}
 }
 
@@ -127,6 +129,7 @@ var transitions = map[Event]map[State]State{
 	EventRestored:      secured,
 	EventSourceGone:    secured,
 	EventSourceKept:    secured,
+	EventSeenAgain:     secured,
 }
 
 var undelivered = map[State]State{

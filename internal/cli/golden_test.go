@@ -44,7 +44,8 @@ func TestWaiting(t *testing.T) {
 	paused.Manifest.Paused = true
 	g.Add(paused)
 	also := waiting(file(6, "also.jpg", 1_000, attachment.Ready, time.Minute), attachment.HoldPaused)
-	also.Manifest.Paused = true
+	also.Manifest.Paused, also.Manifest.Repeats = true, fixedID(1)
+	also.Manifest.Source.Released = true
 	g.Add(also)
 	uploaded := file(7, "uploaded.jpg", 1_000, attachment.Uploaded, time.Minute)
 	uploaded.Manifest.Delivery.Verified = true
@@ -64,7 +65,7 @@ func TestWaiting(t *testing.T) {
 	})
 	g.golden(t, "waiting", "status --check", "list", "list -o wide", "list --condition waiting,paused", "list --parent INS-117 --older-than 1h",
 		"list --older-than 2d", "list --quiet --older-than 1d", "records", "show "+control.ShortID(fixedID(2)),
-		"show "+control.ShortID(fixedID(5)), "show "+control.ShortID(fixedID(7)), "list --condition waiting -o json",
+		"show "+control.ShortID(fixedID(5)), "show "+control.ShortID(fixedID(6)), "show "+control.ShortID(fixedID(7)), "list --condition waiting -o json",
 		"list --condition waiting -o yaml")
 }
 

@@ -138,7 +138,7 @@ func (a *app) itemTable() *table {
 		t.columns = []column{
 			{title: "ID"}, {title: "FILE"}, {title: "PARENT"}, {title: "SIZE", right: true}, {title: "CONDITION"},
 			{title: "CONFIRMED", right: true}, {title: "NEXT"}, {title: "TAKEN"}, {title: "TRIES", right: true}, {title: "COPY"},
-			{title: "SHA256"}, {title: "REASON"},
+			{title: "REPEATS"}, {title: "SHA256"}, {title: "REASON"},
 		}
 		return t
 	}
@@ -165,7 +165,7 @@ func (a *app) itemRow(i control.Item) []cell {
 	row = append(row, condition(i.Condition, string(i.Grade)))
 	row = append(row, cells(confirmed(confirmedBytes(&i), i.Length), a.next(i.Waiting))...)
 	if a.output == formatWide {
-		return append(row, cells(a.clock(i.AdoptedAt), fmt.Sprint(i.Attempts), text(i.LocalCopy), i.SHA256.String(), why)...)
+		return append(row, cells(a.clock(i.AdoptedAt), fmt.Sprint(i.Attempts), text(i.LocalCopy), text(control.ShortID(i.Repeats)), i.SHA256.String(), why)...)
 	}
 	return append(row, cell{text: why})
 }

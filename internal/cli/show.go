@@ -121,8 +121,14 @@ func (a *app) showIdentity(s *sheet, d *control.ItemDetail) {
 	if d.Source.ReleasePending {
 		s.line("", "still to be removed there")
 	}
+	if d.Source.Released {
+		s.line("", "removed there after it was taken")
+	}
 	if d.Source.Kept != "" {
 		s.line("", "left in place: "+attachment.Printable(d.Source.Kept))
+	}
+	if d.Repeats != "" {
+		s.line("repeats", text(string(d.Repeats))+", taken earlier with the same bytes")
 	}
 	s.line("submission", attachment.Printable(d.Submission))
 	place := attachment.Printable(d.LocalCopy)

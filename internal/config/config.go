@@ -49,6 +49,7 @@ type Watch struct {
 	Exclude     []string `toml:"exclude"` // path.Match patterns on the base name; stronger than Include
 	Settle      Duration `toml:"settle"`  // how long a file must be unchanged before it counts as complete
 	Adopt       Adopt    `toml:"adopt"`
+	Repeated    Repeated `toml:"repeated"`
 
 	pattern *regexp.Regexp
 }
@@ -134,6 +135,20 @@ const (
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (a *Adopt) UnmarshalText(text []byte) error { return setWord(a, text, AdoptMove, AdoptCopy) }
+
+// Repeated says what becomes of bytes that a watch has given before for the same record.
+type Repeated string
+
+// What to do with a repetition.
+const (
+	RepeatedSend Repeated = "send" // it is an attachment of its own, marked as a repetition
+	RepeatedSkip Repeated = "skip" // it is left where it is
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *Repeated) UnmarshalText(text []byte) error {
+	return setWord(r, text, RepeatedSend, RepeatedSkip)
+}
 
 // Driver names the protocol spoken to the server.
 type Driver string

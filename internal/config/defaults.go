@@ -76,6 +76,7 @@ func defaultWatch(name string) *Watch {
 		SidecarWait: Duration(10 * time.Minute),
 		Settle:      Duration(2 * time.Second),
 		Adopt:       AdoptMove,
+		Repeated:    RepeatedSend,
 	}
 }
 

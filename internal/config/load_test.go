@@ -89,6 +89,7 @@ path = "/a"
 path = "/c"
 parent = "pattern"
 pattern = '(?P<parent>[^/]+)/.*'
+repeated = "skip"
 [storage]
 warn_free = "1GiB"
 reserve = "0"
@@ -122,12 +123,12 @@ format = "journal"
 	want := &Config{
 		Version: 1, StateDir: "/s", Device: Device{ID: "tablet-7"},
 		Watch: map[string]*Watch{
-			"a": {Name: "a", Path: "/a", Recursive: true, Parent: ParentDirectory, SidecarWait: s(600), Settle: s(2), Adopt: AdoptMove},
+			"a": {Name: "a", Path: "/a", Recursive: true, Parent: ParentDirectory, SidecarWait: s(600), Settle: s(2), Adopt: AdoptMove, Repeated: RepeatedSend},
 			"c": {
 				Name: "c", Path: "/c", Recursive: true, Parent: ParentPattern, Pattern: "(?P<parent>[^/]+)/.*",
-				SidecarWait: s(600), Settle: s(2), Adopt: AdoptMove, pattern: pattern,
+				SidecarWait: s(600), Settle: s(2), Adopt: AdoptMove, Repeated: RepeatedSkip, pattern: pattern,
 			},
-			"b": {Name: "b", Path: "/b", Parent: ParentSidecar, SidecarWait: s(3600), Include: []string{"*.jpg", "*.pdf"}, Exclude: []string{".*"}, Settle: s(5), Adopt: AdoptCopy},
+			"b": {Name: "b", Path: "/b", Parent: ParentSidecar, SidecarWait: s(3600), Include: []string{"*.jpg", "*.pdf"}, Exclude: []string{".*"}, Settle: s(5), Adopt: AdoptCopy, Repeated: RepeatedSend},
 		},
 		Storage: Storage{WarnFree: 1 << 30, StagingGrace: s(7200)},
 		Uplink: Uplink{

@@ -24,6 +24,9 @@ func (l *loader) checkBinding(key string, w *Watch) {
 	if !l.sound(key+".parent", key+".pattern") {
 		return
 	}
+	if w.Parent == ParentSidecar && w.Repeated == RepeatedSkip && l.sound(key+".repeated") {
+		l.problemAt(key+".repeated", "which record a file repeats is not known before its sidecar comes", "drop this key")
+	}
 	switch {
 	case w.Parent != ParentPattern && w.Pattern != "":
 		l.problemAt(key+".pattern", "the pattern is not used", "set parent = \"pattern\", or drop this key")

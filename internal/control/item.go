@@ -39,8 +39,10 @@ type Item struct {
 	// Grade is what the server's receipt is worth; empty without one.
 	Grade     receipt.Grade `json:"grade,omitempty"`
 	LocalCopy string        `json:"local_copy"`
-	Paused    bool          `json:"paused"`
-	Priority  int           `json:"priority"`
+	// Repeats is an earlier attachment of the same watch and parent with the same bytes.
+	Repeats  attachment.ID `json:"repeats,omitempty"`
+	Paused   bool          `json:"paused"`
+	Priority int           `json:"priority"`
 	// Attempts counts the deliveries begun.
 	Attempts int `json:"attempts"`
 	// Seq is the journal's number of the adoption: the order of lists.
@@ -90,6 +92,8 @@ type Source struct {
 	// ReleasePending: secured, and the source is still to be removed. Kept says why it was left in place.
 	ReleasePending bool   `json:"release_pending,omitempty"`
 	Kept           string `json:"kept,omitempty"`
+	// Released: this device removed it after custody.
+	Released bool `json:"released,omitempty"`
 }
 
 // Binding is what named the parent.

@@ -101,6 +101,7 @@ var triggers = map[attachment.Code]string{
 	attachment.NotTakenQueue:          TriggerService,
 	attachment.NotTakenQueueFull:      TriggerService,
 	attachment.NotTakenNotWatched:     TriggerTime,
+	attachment.NotTakenRepeated:       TriggerConfiguration,
 }
 
 func trigger(advice attachment.Advice) string {

@@ -52,6 +52,7 @@ func (s *session) describe(d *control.ItemDetail, e queue.Entry) {
 	d.CapturedAtSource, d.Role, d.Of, d.Structure, d.Custody = m.CapturedAtSource, m.Role, m.Of, m.Structure, m.Custody
 	d.Source = control.Source{
 		Watch: m.Source.Watch, Path: m.Source.Path, Evidence: m.Source.Evidence, ReleasePending: m.Source.ReleasePending, Kept: m.Source.Kept,
+		Released: m.Source.Released,
 	}
 	d.Supersedes, d.Description = m.Supersedes, m.Description
 	d.Binding = control.Binding{Rule: m.Binding.Rule}
@@ -83,7 +84,7 @@ func (s *session) item(e queue.Entry) control.Item {
 		ID: m.ID, Filename: m.Filename, Parent: m.Parent, Length: m.Length, SHA256: m.SHA256, MediaType: m.MediaType,
 		Condition: overlay(m.Condition(), s.credentialRefused()), State: m.State, CapturedAt: m.CapturedAt.UTC(),
 		AdoptedAt: m.AdoptedAt.UTC(), Grade: receipt.Grade(m.Delivery.Grade), LocalCopy: s.localCopy(m.ID, m.State),
-		Paused: m.Paused, Priority: m.Priority, Attempts: m.Delivery.Attempts, Seq: m.Seq, Waiting: s.why(e),
+		Repeats: m.Repeats, Paused: m.Paused, Priority: m.Priority, Attempts: m.Delivery.Attempts, Seq: m.Seq, Waiting: s.why(e),
 	}
 	if m.Delivery.Session.ID != "" {
 		confirmed := e.Confirmed

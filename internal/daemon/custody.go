@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/config"
+	"github.com/fieldgw/fieldgw/internal/disk"
 	"github.com/fieldgw/fieldgw/internal/intake"
 	"github.com/fieldgw/fieldgw/internal/logging"
 	"github.com/fieldgw/fieldgw/internal/watch"
@@ -23,6 +25,8 @@ const (
 	retryChanged = 2 * time.Second
 	retryStorage = 30 * time.Second
 	retryTrouble = time.Minute
+	// A repetition stays one unless a person decides otherwise, about it or about the configuration.
+	retryRepeated = time.Hour
 )
 
 // custody takes candidates from the watch, a few at a time and at its own pace.
@@ -54,7 +58,7 @@ func (s *session) take(ctx context.Context, c watch.Candidate) watch.Disposition
 	w := s.cfg.Watch[c.Watch]
 	req := intake.Request{
 		Watch: c.Watch, Path: c.Path, RelPath: c.RelPath, Identity: c.Identity, Evidence: c.Evidence,
-		Move: w.Adopt == config.AdoptMove,
+		Move: w.Adopt == config.AdoptMove, SkipRepeated: w.Repeated == config.RepeatedSkip,
 	}
 	take := s.intake.Adopt
 	if c.Sidecar {
@@ -89,6 +93,8 @@ func (s *session) notTaken(c watch.Candidate, err error) watch.Disposition {
 		case attachment.NotTakenUnreadable, attachment.NotTakenPermission, attachment.NotTakenSidecarAlone,
 			attachment.NotTakenSidecarAmbiguous, attachment.NotTakenSidecarLate, attachment.NeedsSidecarInvalid:
 			d.Retry = retryTrouble
+		case attachment.NotTakenRepeated:
+			d.Retry = retryRepeated
 		}
 		if nt.Err != nil && d.Detail == "" {
 			d.Detail = attachment.Printable(nt.Err.Error())
@@ -100,4 +106,13 @@ func (s *session) notTaken(c watch.Candidate, err error) watch.Disposition {
 	}
 	s.log.Error("adoption failed", slog.String(logging.KeyPath, c.Path), slog.Any(logging.KeyErr, err))
 	return watch.Disposition{Kind: watch.Again, Code: attachment.NotTakenQueue, Detail: attachment.Printable(err.Error()), Retry: retryTrouble}
+}
+
+// medium names what a path of a watch lies on.
+func (s *session) medium(name, path string) intake.Medium {
+	w := s.cfg.Watch[name]
+	if w == nil {
+		return intake.Medium{}
+	}
+	return intake.Medium(disk.MediumOf(w.Path, filepath.Dir(path), ""))
 }

@@ -62,7 +62,7 @@ func assemble(ctx context.Context, opts Options, acc account, st *store.Store, s
 		log.Warn("this boot has no name, so a source that fails to sync is not trusted after the next boot either", slog.Any(logging.KeyErr, err))
 	}
 	s.intake = intake.New(intake.Options{FS: opts.FS, Spool: s.spool, Queue: s.queue, Room: s.room, Logger: log,
-		SourcePatience: s.cfg.Storage.StagingGrace.Std(), Boot: boot,
+		SourcePatience: s.cfg.Storage.StagingGrace.Std(), Boot: boot, Medium: s.medium,
 	})
 	if s.watch, err = newWatcher(opts, log); err != nil {
 		return nil, err

@@ -2,6 +2,8 @@
 // It promises an answer within a deadline, whatever state the mount is in; what it could not find out in that time is
 // unknown, which is a value like any other. It decides nothing: thresholds are policy.
 //
+// Beside it stands MediumOf, which tells cards and file systems apart.
+//
 // Read Sensor first.
 package disk
 

@@ -30,6 +30,8 @@ type Options struct {
 	// SourcePatience is how long start-up waits for the source of a half-made copy to be seen again, a card to be mounted,
 	// before it keeps the half as an only copy.
 	SourcePatience time.Duration
+	// Medium says what a path of a watch lies on; nil means that it is never known.
+	Medium func(watch, path string) Medium
 	// Boot names this boot of the machine, empty when that is not known.
 	Boot string
 	// Now gives recorded times; nil means time.Now.
@@ -53,6 +55,9 @@ func New(opts Options) *Intake {
 	if opts.Room == nil {
 		opts.Room = func(context.Context, int64) error { return nil }
 	}
+	if opts.Medium == nil {
+		opts.Medium = func(string, string) Medium { return Medium{} }
+	}
 	if opts.Validator == nil {
 		opts.Validator = lengthOnly{}
 	}
@@ -75,6 +80,8 @@ type Request struct {
 	Evidence attachment.Evidence
 	// Move: the watch wants the source to leave its directory.
 	Move bool
+	// SkipRepeated: bytes that the same watch and parent have given before are left where they are.
+	SkipRepeated bool
 }
 
 // Result is what became of a request.
@@ -89,57 +96,34 @@ type Result struct {
 // Adopt takes custody of a candidate. A *NotTakenError leaves the source where it was; any other error means that the
 // queue or the spool cannot be trusted to go on, and that start-up will sort out what was begun.
 func (in *Intake) Adopt(ctx context.Context, req Request) (Result, error) {
-	id, known, err := in.Queue.Known(req.Watch, req.RelPath, req.Identity)
-	if err != nil {
-		return Result{}, err
-	}
 	src, err := in.openSource(req.Path, req.Identity)
 	if err != nil {
 		return Result{}, err
 	}
-	if known {
-		if known, err = in.sameContent(ctx, id, req, src); err != nil || known {
-			return Result{ID: id, Known: known, Stays: true}, errors.Join(err, src.Close())
-		}
-		if _, err := src.Seek(0, 0); err != nil {
-			return Result{}, errors.Join(notTaken(attachment.NotTakenUnreadable, "", err), src.Close())
-		}
-	}
-	a := &adoption{Intake: in, req: req, src: src}
+	a := &adoption{Intake: in, req: req, src: src, medium: in.mediumOf(req.Watch, req.Path, req.Identity.Device)}
 	result, err := a.run(ctx)
 	return result, errors.Join(err, src.Close())
-}
-
-// sameContent reports whether a source that the ledger knows by name, size and time really is what was taken. Another inode
-// on the same device may be another file that was given the old time: then its content decides.
-func (in *Intake) sameContent(ctx context.Context, id attachment.ID, req Request, src *durable.File) (bool, error) {
-	e, err := in.Queue.Get(id)
-	if err != nil || e.Manifest == nil {
-		return err == nil, err
-	}
-	was := e.Manifest.Source.Identity
-	if was.Device != req.Identity.Device || was.Inode == req.Identity.Inode {
-		return true, nil
-	}
-	sum, err := spool.Fingerprint(ctx, src, nil)
-	if err != nil {
-		return false, readError(err)
-	}
-	return sum.SHA256 == e.Manifest.SHA256, nil
 }
 
 // adoption is one request under way.
 type adoption struct {
 	*Intake
-	req   Request
-	src   *durable.File
-	lease *durable.Lease
-	id    attachment.ID
+	req    Request
+	medium Medium
+	src    *durable.File
+	lease  *durable.Lease
+	id     attachment.ID
+	// read is what the source held when it was read under the lease; nil when it was not read yet.
+	read *reading
 	// unsynced: the source failed to sync, now or before. It is neither moved nor cloned: its blocks may not hold its bytes.
 	unsynced bool
 }
 
 func (a *adoption) run(ctx context.Context) (Result, error) {
+	result, alike, err := a.lookUp()
+	if err != nil || result.Known {
+		return result, err
+	}
 	info, err := a.src.Stat()
 	if err != nil {
 		return Result{}, notTaken(attachment.NotTakenUnreadable, "", err)
@@ -152,6 +136,16 @@ func (a *adoption) run(ctx context.Context) (Result, error) {
 	} else {
 		a.req.Evidence = attachment.EvidenceLease
 	}
+	if alike {
+		if result, err := a.recognize(ctx); err != nil || result.Known {
+			return result, err
+		}
+	}
+	return a.take(ctx, links)
+}
+
+// take brings a file that is not known into custody.
+func (a *adoption) take(ctx context.Context, links uint64) (_ Result, err error) {
 	if a.id, err = attachment.NewID(); err != nil {
 		return Result{}, err
 	}
@@ -169,9 +163,9 @@ func (a *adoption) run(ctx context.Context) (Result, error) {
 		if !cannotMove(err) {
 			return Result{}, err
 		}
-		if _, err := a.src.Seek(0, 0); err != nil {
-			return Result{}, notTaken(attachment.NotTakenUnreadable, "", err)
-		}
+	}
+	if _, err := a.src.Seek(0, 0); err != nil {
+		return Result{}, notTaken(attachment.NotTakenUnreadable, "", err)
 	}
 	if err := a.copy(ctx); err != nil {
 		return Result{}, err
@@ -256,7 +250,7 @@ func (a *adoption) intake(way attachment.Custody) queue.Intake {
 		ID: a.id, Way: way, Parent: parentOf(a.req.Parent), Binding: a.req.Binding, Filename: attachment.NameOf(filepath.Base(a.req.Path)),
 		Source: attachment.Source{
 			Watch: a.req.Watch, Path: attachment.NameOf(a.req.Path), RelPath: attachment.NameOf(a.req.RelPath),
-			Identity: a.req.Identity, Evidence: a.req.Evidence,
+			Medium: a.medium.Name, Identity: a.req.Identity, Evidence: a.req.Evidence,
 		},
 		ReleaseSource: way == attachment.CustodyCopy && a.req.Move,
 	}

@@ -128,12 +128,15 @@ func (in *Intake) nothingToBind(req Request, data []byte, rel, path string) (Res
 		return Result{}, notTaken(attachment.NotTakenUnreadable, "", err)
 	}
 	identity, _, _ := durable.IdentityOf(info)
-	taken, done, err := in.Queue.Known(req.Watch, rel, attachment.SourceIdentity(identity))
+	taken, done, err := in.Queue.Known(queue.Sighting{
+		Watch: req.Watch, RelPath: rel, Medium: in.mediumOf(req.Watch, path, identity.Device).Name,
+		Identity: attachment.SourceIdentity(identity),
+	})
 	if err != nil {
 		return Result{}, err
 	}
 	if done {
-		return Result{}, notTaken(attachment.NotTakenSidecarLate, "its file is "+string(taken), nil)
+		return Result{}, notTaken(attachment.NotTakenSidecarLate, "its file is "+string(taken.ID), nil)
 	}
 	return Result{}, notTaken(attachment.NotTakenSidecarWaits, "", nil)
 }

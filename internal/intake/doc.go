@@ -11,6 +11,9 @@
 //	5  commit manifest, journal, ledger and the end of the intake                COMMIT POINT: "adopted" is logged
 //	6  copied from a watch that moves: remove the source, if it is provably still the same and nobody writes to it
 //
-// A source leaves its directory only by the rename of step 2 or by step 6. Read adopt.go first, then move.go, copy.go,
+// Before step 1 the source is held against what was taken before: by its description in the ledger, then by its bytes
+// (recognize.go; medium.go says what a card's name is worth).
+//
+// A source leaves its directory only by the rename of step 2 or by step 6. Read adopt.go first, then recognize.go, move.go, copy.go,
 // release.go, submit.go, and recover.go for start-up.
 package intake

@@ -24,13 +24,15 @@ import (
 
 // site is a capture directory and a state directory that survive the processes that tests start on them.
 type site struct {
-	t            *testing.T
+	t            testing.TB
 	capture, dir string
+	// medium is what the capture directory lies on; its device is filled in.
+	medium Medium
 }
 
-func newSite(t *testing.T) *site { return newSiteIn(t, t.TempDir()) }
+func newSite(t testing.TB) *site { return newSiteIn(t, t.TempDir()) }
 
-func newSiteIn(t *testing.T, root string) *site {
+func newSiteIn(t testing.TB, root string) *site {
 	t.Helper()
 	s := &site{t: t, capture: filepath.Join(root, "capture", "insp-7"), dir: filepath.Join(root, "state")}
 	if err := os.MkdirAll(s.capture, 0o755); err != nil {
@@ -67,8 +69,19 @@ func (s *site) start(fsys *durable.FS) *process {
 	}
 	q := queue.New(st, queue.Options{})
 	return &process{
-		Intake: New(Options{FS: fsys, Spool: sp, Queue: q, Logger: slog.New(slog.DiscardHandler)}), s: s, st: st,
+		Intake: New(Options{
+			FS: fsys, Spool: sp, Queue: q, Medium: s.mediumOf, Logger: slog.New(slog.DiscardHandler),
+		}), s: s, st: st,
 	}
+}
+
+func (s *site) mediumOf(_, path string) Medium {
+	m := s.medium
+	if info, err := os.Lstat(filepath.Dir(path)); err == nil {
+		id, _, _ := durable.IdentityOf(info)
+		m.Device = id.Device
+	}
+	return m
 }
 
 // restart is start with recovery, as the daemon does it.

@@ -32,10 +32,10 @@ func (a *adoption) move(ctx context.Context) error {
 	if err := a.askRoom(ctx, 0); err != nil {
 		return err
 	}
-	sum, head, err := a.hashSource(ctx)
-	if err != nil {
+	if err := a.hashSource(ctx); err != nil {
 		return err
 	}
+	sum, head := a.read.sum, a.read.head
 	it := a.intake(attachment.CustodyMove)
 	it.Fingerprint = &sum
 	if err := a.Queue.PutIntakes(ctx, it); err != nil {
@@ -72,27 +72,42 @@ func storageErrorIsFull(err error) bool {
 	return errors.As(storageError(err), &nt) && (nt.Code == attachment.NotTakenStorage || nt.Code == attachment.NotTakenQueueFull)
 }
 
-// hashSource makes the source durable where it is and reads it once, under the lease.
-func (a *adoption) hashSource(ctx context.Context) (attachment.Fingerprint, []byte, error) {
+// hashSource makes the source durable where it is and reads it, once in all.
+func (a *adoption) hashSource(ctx context.Context) error {
 	if err := a.src.Sync(); err != nil {
 		if err := a.distrust(ctx); err != nil {
-			return attachment.Fingerprint{}, nil, err
+			return err
 		}
-		return attachment.Fingerprint{}, nil, errors.Join(errNotSynced, err)
+		return errors.Join(errNotSynced, err)
 	}
+	if a.read != nil {
+		return a.proceed()
+	}
+	return a.readSource(ctx)
+}
+
+// reading is what a source was found to hold.
+type reading struct {
+	sum  attachment.Fingerprint
+	head []byte
+}
+
+// readSource reads the source from its beginning, under the lease where there is one.
+func (a *adoption) readSource(ctx context.Context) error {
 	var head headWriter
 	h := attachment.NewHasher()
 	if _, err := spool.CopyHashing(ctx, &head, a.src, h, a.proceed); err != nil {
-		return attachment.Fingerprint{}, nil, readError(err)
+		return readError(err)
 	}
-	sum := h.Sum()
+	r := reading{sum: h.Sum(), head: head.head}
 	if err := sameFile(a.src, a.req.Identity); err != nil {
-		return sum, nil, err
+		return err
 	}
-	if sum.Length != a.req.Identity.Size {
-		return sum, nil, notTaken(attachment.NotTakenChanged, "", nil)
+	if r.sum.Length != a.req.Identity.Size {
+		return notTaken(attachment.NotTakenChanged, "", nil)
 	}
-	return sum, head.head, a.proceed()
+	a.read = &r
+	return a.proceed()
 }
 
 // readError sorts a failure to read a source.

@@ -171,7 +171,8 @@ func (in *Intake) takenSince(ctx context.Context, it queue.Intake, sum attachmen
 	if committed || it.Way != attachment.CustodyCopy || it.Source.Watch == "" {
 		return false, nil
 	}
-	other, known, err := in.Queue.Known(it.Source.Watch, it.Source.RelPath.Exact(), it.Source.Identity)
+	row, known, err := in.Queue.Known(queue.SightingOf(it.Source))
+	other := row.ID
 	if err != nil || !known || other == it.ID {
 		return false, err
 	}

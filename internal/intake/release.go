@@ -3,6 +3,7 @@ package intake
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 
@@ -29,8 +30,9 @@ const (
 type leaving struct {
 	id          attachment.ID
 	path, aside string
-	identity    attachment.SourceIdentity
-	sha256      attachment.Digest
+	// source says where it was seen, and as what.
+	source attachment.Source
+	sha256 attachment.Digest
 	// released, vanished and kept record what became of it.
 	released, vanished func(context.Context, attachment.ID) error
 	kept               func(ctx context.Context, id attachment.ID, why string) error
@@ -39,7 +41,7 @@ type leaving struct {
 func (in *Intake) sourceOf(m *attachment.Manifest) leaving {
 	path := m.Source.Path.Exact()
 	return leaving{
-		id: m.ID, path: path, aside: filepath.Join(filepath.Dir(path), asidePrefix+string(m.ID)), identity: m.Source.Identity,
+		id: m.ID, path: path, aside: filepath.Join(filepath.Dir(path), asidePrefix+string(m.ID)), source: m.Source,
 		sha256: m.SHA256, released: in.Queue.SourceReleased, vanished: in.Queue.SourceVanished, kept: in.Queue.SourceKept,
 	}
 }
@@ -47,11 +49,16 @@ func (in *Intake) sourceOf(m *attachment.Manifest) leaving {
 func (in *Intake) sidecarOf(m *attachment.Manifest) leaving {
 	s := m.Binding.Sidecar
 	path := s.Path.Exact()
+	source := m.Source // it lay beside the file, on the same medium
+	source.Identity = s.Identity
 	return leaving{
-		id: m.ID, path: path, aside: filepath.Join(filepath.Dir(path), asidePrefix+string(m.ID)+asideSidecar), identity: s.Identity,
+		id: m.ID, path: path, aside: filepath.Join(filepath.Dir(path), asidePrefix+string(m.ID)+asideSidecar), source: source,
 		sha256: s.SHA256, released: in.Queue.SidecarReleased, vanished: in.Queue.SidecarReleased, kept: in.Queue.SidecarKept,
 	}
 }
+
+// errOtherCard says that another file stands in a source's place, on another device: perhaps another card is mounted.
+var errOtherCard = errors.New("another file stands in its place on another device")
 
 // releasePage bounds how many sources are looked at before the next page is read.
 const releasePage = 64
@@ -107,12 +114,12 @@ func (a *adoption) releaseOpen(ctx context.Context) (released bool, err error) {
 	return a.release(ctx, a.sourceOf(e.Manifest))
 }
 
-// release renames the source l.aside, so that nobody can open it by its name any more, proves that it is still the file
+// release renames the source aside, so that nobody can open it by its name any more, proves that it is still the file
 // that was copied and that nobody writes to it, and unlinks it. Otherwise it goes back: a changed file is a new
 // candidate. A crash in between leaves the file under its other name, where the next call finds it. An error means that
 // the queue cannot record what was done; trouble with the source itself leaves it pending and is logged.
 func (in *Intake) release(ctx context.Context, l leaving) (released bool, err error) {
-	there, gone, err := in.whereabouts(l)
+	medium, there, gone, err := in.whereabouts(l)
 	switch {
 	case err != nil:
 		in.notRemoved(ctx, l.id, err)
@@ -122,7 +129,7 @@ func (in *Intake) release(ctx context.Context, l leaving) (released bool, err er
 	case !there:
 		return false, nil // its card is not mounted; nothing follows from that
 	}
-	kept, err := in.setAside(l)
+	kept, err := in.setAside(l, medium)
 	if err != nil {
 		in.notRemoved(ctx, l.id, err)
 		return false, nil
@@ -130,9 +137,9 @@ func (in *Intake) release(ctx context.Context, l leaving) (released bool, err er
 	if kept != "" {
 		return false, l.kept(ctx, l.id, kept)
 	}
-	gone, kept, err = in.removeAside(ctx, l)
-	if err == nil && !gone {
-		err = in.putBack(l)
+	gone, kept, err = in.removeAside(ctx, l, medium)
+	if !gone && (err == nil || errors.Is(err, errOtherCard)) {
+		err = errors.Join(err, in.putBack(l))
 	}
 	if err != nil {
 		in.notRemoved(ctx, l.id, err)
@@ -149,22 +156,32 @@ func (in *Intake) release(ctx context.Context, l leaving) (released bool, err er
 }
 
 // whereabouts says whether the source is there, under its own name or aside, or provably gone: its directory stands on the
-// device that it was seen on, without it. Anything else proves nothing, since a card that is not mounted looks the same.
-func (in *Intake) whereabouts(l leaving) (there, gone bool, err error) {
-	for _, p := range []string{l.aside, l.path} {
-		if ok, err := in.FS.Exists(p); err != nil || ok {
-			return ok, false, err
-		}
-	}
+// medium that it was seen on, without it. Anything else proves nothing, since a card that is not mounted looks the same, and
+// what stands on another card is none of its business.
+func (in *Intake) whereabouts(l leaving) (medium Medium, there, gone bool, err error) {
 	info, err := in.FS.Lstat(filepath.Dir(l.path))
 	if durable.IsNotExist(err) {
-		return false, false, nil
+		return medium, false, false, nil
 	}
 	if err != nil {
-		return false, false, err
+		return medium, false, false, err
 	}
 	dir, _, _ := durable.IdentityOf(info)
-	return false, dir.Device == l.identity.Device, nil
+	medium = in.mediumOf(l.source.Watch, l.path, dir.Device)
+	same, named := medium.same(l.source.Medium)
+	if named && !same {
+		// Only a card that was changed in the very moment of a release has a file of its own aside.
+		if ok, err := in.FS.Exists(l.aside); err != nil || !ok {
+			return medium, false, false, err
+		}
+		return medium, false, false, in.putBack(l)
+	}
+	for _, p := range []string{l.aside, l.path} {
+		if ok, err := in.FS.Exists(p); err != nil || ok {
+			return medium, ok, false, err
+		}
+	}
+	return medium, false, same || dir.Device == l.source.Identity.Device, nil
 }
 
 // notRemoved tells of trouble with removing sources, without filling the log while it lasts.
@@ -174,7 +191,7 @@ func (in *Intake) notRemoved(ctx context.Context, id attachment.ID, err error) {
 
 // setAside looks at the source under its own name before it is touched, and renames it. A source that stands aside already
 // is fine.
-func (in *Intake) setAside(l leaving) (kept string, err error) {
+func (in *Intake) setAside(l leaving, medium Medium) (kept string, err error) {
 	if ok, err := in.FS.Exists(l.aside); err != nil || ok {
 		return "", err
 	}
@@ -182,8 +199,8 @@ func (in *Intake) setAside(l leaving) (kept string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if got, _, _ := durable.IdentityOf(info); !unchanged(attachment.SourceIdentity(got), l.identity) {
-		return keptChanged, nil
+	if kept, err := medium.changed(info, l.source); kept != "" || err != nil {
+		return kept, err
 	}
 	f, err := in.FS.OpenRead(l.path)
 	if err != nil {
@@ -204,8 +221,24 @@ func (in *Intake) setAside(l leaving) (kept string, err error) {
 	return "", in.FS.SyncDir(filepath.Dir(l.path))
 }
 
+// changed says why what stands in a source's place cannot be it. On another device than the medium's, or on one that cannot
+// be told to be the source's, it proves nothing: perhaps another card is mounted, since a moment ago.
+func (m Medium) changed(info fs.FileInfo, source attachment.Source) (kept string, err error) {
+	got, _, _ := durable.IdentityOf(info)
+	same, _ := m.same(source.Medium)
+	switch {
+	case got.Device != m.Device:
+		return "", errOtherCard
+	case m.maybe(attachment.SourceIdentity(got), source):
+		return "", nil
+	case !same && got.Device != source.Identity.Device:
+		return "", errOtherCard
+	}
+	return keptChanged, nil
+}
+
 // removeAside unlinks the file under its other name when it is provably the one that was copied.
-func (in *Intake) removeAside(ctx context.Context, l leaving) (gone bool, kept string, err error) {
+func (in *Intake) removeAside(ctx context.Context, l leaving, medium Medium) (gone bool, kept string, err error) {
 	f, err := in.FS.OpenRead(l.aside)
 	if durable.IsNotExist(err) {
 		return true, "", nil
@@ -228,8 +261,8 @@ func (in *Intake) removeAside(ctx context.Context, l leaving) (gone bool, kept s
 	if err != nil {
 		return false, "", err
 	}
-	if got, _, _ := durable.IdentityOf(info); !unchanged(attachment.SourceIdentity(got), l.identity) {
-		return false, keptChanged, nil
+	if kept, err := medium.changed(info, l.source); kept != "" || err != nil {
+		return false, kept, err
 	}
 	held := func() error {
 		if !lease.Held() {
@@ -254,12 +287,6 @@ func (in *Intake) removeAside(ctx context.Context, l leaving) (gone bool, kept s
 		return false, "", err
 	}
 	return true, "", in.FS.SyncDir(filepath.Dir(l.aside))
-}
-
-// unchanged compares identities across a restart: device numbers change when a volume is mounted again.
-func unchanged(got, want attachment.SourceIdentity) bool {
-	got.Device = want.Device
-	return got == want
 }
 
 // putBack gives a source its name back, or one beside it when another file has that name by now.

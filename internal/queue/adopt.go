@@ -69,7 +69,12 @@ func (q *Queue) adopt(tx *store.Tx, a *Adoption) error {
 	}
 	// A sidecar may still bind it: EndWaits or Bind prepares it.
 	waits := a.Manifest.Binding.Wait > 0 && a.Manifest.Binding.Rule == attachment.BindSidecar && a.Manifest.Binding.Sidecar == nil
-	m, err := q.create(tx, &a.Manifest, Change{Event: attachment.EventAdopted, Detail: string(a.Manifest.Custody), By: a.By})
+	fresh := a.Manifest
+	var err error
+	if fresh.Repeats, err = firstAlike(tx, &fresh); err != nil {
+		return err
+	}
+	m, err := q.create(tx, &fresh, Change{Event: attachment.EventAdopted, Detail: string(a.Manifest.Custody), By: a.By})
 	if err != nil {
 		return err
 	}
@@ -93,49 +98,6 @@ func (q *Queue) adopt(tx *store.Tx, a *Adoption) error {
 		Event: attachment.EventPrepared, Edit: func(m *attachment.Manifest) { m.Prepared = true },
 	})
 	return err
-}
-
-// ledgerKey identifies a source that may stay in place: watch, relative path, size and modification time. Device and
-// inode change when a card is mounted again and are left out.
-func ledgerKey(watch, relPath string, id attachment.SourceIdentity) []byte {
-	key := append(groupPrefix(watch), groupPrefix(relPath)...)
-	key = append(key, seqKey(uint64(id.Size))...)
-	return append(key, seqKey(uint64(id.MTimeNS))...)
-}
-
-func ledgerOf(m *attachment.Manifest) []byte {
-	return ledgerKey(m.Source.Watch, m.Source.RelPath.Exact(), m.Source.Identity)
-}
-
-// putLedger remembers a source that stays in place. One that was moved into the spool is gone: a file that appears there
-// later is another capture, even of the same size and time.
-func putLedger(tx *store.Tx, m *attachment.Manifest) error {
-	if m.Source.Watch == "" || m.Custody == attachment.CustodyMove {
-		return nil
-	}
-	return tx.Bucket(bLedger).Put(ledgerOf(m), idKey(m.ID))
-}
-
-func dropLedger(tx *store.Tx, m *attachment.Manifest) error {
-	key := ledgerOf(m)
-	if id, err := tx.Bucket(bLedger).Get(key); err == nil && attachment.ID(id) != m.ID {
-		return nil
-	}
-	return tx.Bucket(bLedger).Delete(key)
-}
-
-// Known returns the attachment that a source became when it was seen before with the same path, size and modification
-// time, so that a source that stays in place is not taken twice.
-func (q *Queue) Known(watch, relPath string, identity attachment.SourceIdentity) (id attachment.ID, found bool, err error) {
-	err = q.store.View(func(tx *store.Tx) error {
-		value, err := tx.Bucket(bLedger).Get(ledgerKey(watch, relPath, identity))
-		if isBadValue(err) {
-			return nil // taken again: twice is better than never
-		}
-		id, found = attachment.ID(value), value != nil
-		return err
-	})
-	return id, found, err
 }
 
 // Unreleased returns the attachments whose source is still to be removed, at most limit of them, starting after an ID.

@@ -53,6 +53,7 @@ type checker struct {
 	findings             []Finding
 	total, due, releases uint64
 	unbound              uint64
+	contents             uint64
 	fold                 uint64
 	damaged              uint64
 	counts               map[attachment.Condition]Count
@@ -87,6 +88,9 @@ func (c *checker) manifest(tx *store.Tx, id attachment.ID, value []byte, bad err
 	}
 	if m.Unbound() {
 		c.unbound++
+	}
+	if inContents(&m) {
+		c.contents++
 	}
 	for bucket, want := range entriesOf(&m) {
 		value, err := tx.Bucket(bucket).Get(want.key)
@@ -154,7 +158,7 @@ func possible(row Row) bool {
 func (c *checker) totals(tx *store.Tx) {
 	sizes := map[string]uint64{
 		bOrder: c.total, bTails: c.total, bConditions: c.total, bDue: c.due, bChildren: c.total,
-		bReleases: c.releases, bUnbound: c.unbound, bHistory: c.fold,
+		bReleases: c.releases, bUnbound: c.unbound, bContents: c.contents, bHistory: c.fold,
 	}
 	if c.damaged > 0 {
 		delete(sizes, bHistory) // how many rows those have cannot be known

@@ -22,7 +22,10 @@
 //	parents      parent local ID            the parent with its counts per condition
 //	counters     condition                  items and bytes
 //	claims       ID                         which worker has it; void at start
-//	ledger       watch|0|path|0|size|mtime  ID; what a source that stays in place became
+//	ledger       watch|0|path|0|medium|0|size|mtime
+//	                                        ID|device|inode; what a source that stays in place became
+//	contents     watch|0|length|sha256|parent local ID|0|seq
+//	                                        ID; what bytes that are seen again became
 //	releases     ID                         nothing; its source is still to be removed
 //	intakes      ID                         an adoption under way
 //	submissions  submission ID              the IDs that it became

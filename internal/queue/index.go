@@ -40,6 +40,9 @@ func reindex(tx *store.Tx, old, m *attachment.Manifest) error {
 	if err := reindexDue(tx, old, m); err != nil {
 		return err
 	}
+	if err := reindexContents(tx, old, m); err != nil {
+		return err
+	}
 	if err := reindexRelease(tx, old, m); err != nil {
 		return err
 	}
@@ -64,14 +67,19 @@ func reindexChild(tx *store.Tx, old, m *attachment.Manifest) error {
 }
 
 func reindexUnbound(tx *store.Tx, old, m *attachment.Manifest) error {
-	was := old != nil && old.Unbound()
-	switch is := m.Unbound(); {
-	case is && !was:
-		return tx.Bucket(bUnbound).Put(unboundKey(m), idKey(m.ID))
-	case was && !is:
-		return tx.Bucket(bUnbound).Delete(unboundKey(old))
+	unbound := tx.Bucket(bUnbound)
+	if old != nil && old.Unbound() {
+		if m.Unbound() && string(unboundKey(old)) == string(unboundKey(m)) {
+			return nil
+		}
+		if err := unbound.Delete(unboundKey(old)); err != nil {
+			return err
+		}
 	}
-	return nil
+	if !m.Unbound() {
+		return nil
+	}
+	return unbound.Put(unboundKey(m), idKey(m.ID))
 }
 
 func reindexDue(tx *store.Tx, old, m *attachment.Manifest) error {

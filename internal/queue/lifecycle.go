@@ -190,20 +190,27 @@ func (q *Queue) RaiseAttention(ctx context.Context, id attachment.ID, f Failure)
 
 // SourceReleased records that this device removed the source after custody. What stands there later is a new capture.
 func (q *Queue) SourceReleased(ctx context.Context, id attachment.ID) error {
-	return q.sourceGone(ctx, id, "", dropLedger)
+	return q.sourceGone(ctx, id, "", true)
 }
 
 // SourceVanished records that the source is gone and that somebody else removed it. It stays in the ledger, so that the
 // same file is recognized should it come back, as one on a card does.
 func (q *Queue) SourceVanished(ctx context.Context, id attachment.ID) error {
-	return q.sourceGone(ctx, id, "somebody else removed it", nil)
+	return q.sourceGone(ctx, id, "somebody else removed it", false)
 }
 
-func (q *Queue) sourceGone(ctx context.Context, id attachment.ID, detail string, also func(*store.Tx, *attachment.Manifest) error) error {
+func (q *Queue) sourceGone(ctx context.Context, id attachment.ID, detail string, released bool) error {
 	return q.update(ctx, id, Change{
 		Event: attachment.EventSourceGone, Detail: detail,
-		Edit: func(m *attachment.Manifest) { m.Source.ReleasePending, m.Source.Kept = false, "" },
-	}, also)
+		Edit: func(m *attachment.Manifest) {
+			m.Source.ReleasePending, m.Source.Kept, m.Source.Released = false, "", released
+		},
+	}, func(tx *store.Tx, m *attachment.Manifest) error {
+		if !released {
+			return nil
+		}
+		return dropLedger(tx, m.Source.Watch, m.Source.RelPath.Exact(), m.ID)
+	})
 }
 
 // SourceKept records that the source stays where it is, and why.

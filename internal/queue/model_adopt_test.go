@@ -95,6 +95,7 @@ func (w *world) manifest() (attachment.Manifest, []attachment.Digest) {
 		AdoptedAt: w.now(), Role: attachment.RoleOriginal, Structure: attachment.StructureUnchecked,
 		Custody: []attachment.Custody{attachment.CustodyMove, attachment.CustodyCopy, attachment.CustodySubmit}[w.rnd.IntN(3)],
 	}
+	m.SHA256[5] = byte(w.rnd.IntN(2)) // few contents, so that they repeat
 	if w.rnd.IntN(3) == 0 {
 		m.Priority = w.rnd.IntN(attachment.MaxPriority + 1)
 	}
@@ -104,6 +105,8 @@ func (w *world) manifest() (attachment.Manifest, []attachment.Digest) {
 	if m.Custody != attachment.CustodySubmit {
 		m.Source.Watch, m.Source.RelPath = "card", attachment.NameOf(fmt.Sprintf("r-%d", w.rnd.IntN(20)))
 		m.Source.Identity.Size = m.Length
+		m.Source.Identity.Device, m.Source.Identity.Inode = w.rnd.Uint64N(2), w.rnd.Uint64N(9)
+		m.Source.Medium = []string{"", "uuid:1"}[w.rnd.IntN(2)]
 		m.Source.ReleasePending = m.Custody == attachment.CustodyCopy && w.rnd.IntN(2) == 0
 	}
 	if m.Source.Watch != "" && w.rnd.IntN(2) == 0 {
@@ -186,11 +189,15 @@ func (w *world) adopted(a Adoption) {
 	}
 	it := &item{m: *a.Manifest.Clone(), segments: a.Segments}
 	it.m.State = attachment.Captured
+	it.m.Repeats = w.firstAlike(&it.m)
 	w.items[id], w.order = it, append(w.order, id)
 	w.row(it, attachment.EventAdopted, attachment.Absent, attachment.Captured, "", string(it.m.Custody), a.By)
 	it.m.Seq = w.rows
-	if it.m.Custody == attachment.CustodyCopy {
-		w.ledger[sourceOf(&it.m)] = id
+	switch s := SightingOf(it.m.Source); it.m.Custody {
+	case attachment.CustodyCopy:
+		w.ledger[rowOf(s)] = Known{id, s.Identity.Device, s.Identity.Inode}
+	case attachment.CustodyMove:
+		delete(w.ledger, rowOf(s))
 	}
 	var err error
 	if a.Problem != nil {
@@ -208,8 +215,36 @@ func (w *world) adopted(a Adoption) {
 // prepared: nothing else is awaited. It holds for what goes to attention at once, too: a person's retry must send it.
 func prepared(m *attachment.Manifest) { m.Prepared = true }
 
-func sourceOf(m *attachment.Manifest) string {
-	return fmt.Sprint(m.Source.Watch, "|", m.Source.RelPath.Exact(), "|", m.Source.Identity)
+// rowOf is what the ledger tells sightings apart by.
+func rowOf(s Sighting) Sighting {
+	s.Identity.Device, s.Identity.Inode = 0, 0
+	return s
+}
+
+// forget drops what a path is known as, where that is one attachment.
+func (w *world) forget(watch, relPath string, id attachment.ID) {
+	maps.DeleteFunc(w.ledger, func(s Sighting, k Known) bool { return s.Watch == watch && s.RelPath == relPath && k.ID == id })
+}
+
+// alike lists the attachments that the bytes of one may stand for.
+func (w *world) alike(m *attachment.Manifest) (ids []attachment.ID) {
+	for _, id := range w.order {
+		o := &w.items[id].m
+		if o.Source.Watch != "" && o.Source.Watch == m.Source.Watch && o.Parent.LocalID.Exact() == m.Parent.LocalID.Exact() &&
+			o.Length == m.Length && o.SHA256 == m.SHA256 {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func (w *world) firstAlike(m *attachment.Manifest) attachment.ID {
+	for _, id := range w.alike(m) {
+		if p := w.items[id].m.Problem; p == nil || p.Code != attachment.NeedsDamagedEarly {
+			return id
+		}
+	}
+	return ""
 }
 
 func (w *world) claim() {

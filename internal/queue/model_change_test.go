@@ -20,7 +20,7 @@ func (w *world) change() {
 	ops := []func(attachment.ID, *item){
 		w.opSession, w.opSession, w.opOffset, w.opOffset, w.opOffset, w.opLost, w.opVerified, w.opVerified, w.opRegistered,
 		w.opRegistered, w.opInterrupted, w.opPostponed, w.opFailed, w.opAttention, w.opRetry, w.opPause, w.opResume, w.opSource, w.opBind, w.opBind,
-		w.opEndWait, w.opRefuse, w.opSidecarGone,
+		w.opEndWait, w.opRefuse, w.opSidecarGone, w.opSeen,
 	}
 	ops[w.rnd.IntN(len(ops))](id, it)
 }
@@ -249,10 +249,30 @@ func (w *world) opSource(id attachment.ID, it *item) {
 	w.note("%s: source released", id)
 	got := w.q.SourceReleased(w.t.Context(), id)
 	want := w.apply(id, attachment.EventSourceGone, "", "", "", func(m *attachment.Manifest) {
-		m.Source.ReleasePending, m.Source.Kept = false, ""
+		m.Source.ReleasePending, m.Source.Kept, m.Source.Released = false, "", true
 	})
-	if key := sourceOf(&it.m); want == nil && w.ledger[key] == id {
-		delete(w.ledger, key)
+	if want == nil {
+		w.forget(it.m.Source.Watch, it.m.Source.RelPath.Exact(), id)
+	}
+	w.settle(id, got, want)
+}
+
+// opSeen is a source seen again: under another name or another description.
+func (w *world) opSeen(id attachment.ID, _ *item) {
+	s := Sighting{Watch: "card", RelPath: fmt.Sprintf("r-%d", w.rnd.IntN(20)), Medium: []string{"", "uuid:1"}[w.rnd.IntN(2)]}
+	s.Identity = attachment.SourceIdentity{Device: 3, Inode: w.rnd.Uint64N(9), Size: w.rnd.Int64N(2), MTimeNS: w.rnd.Int64N(2)}
+	moved := []string{"", "/card/" + s.RelPath}[w.rnd.IntN(2)]
+	w.note("%s: seen again as %s, moved to %q", id, s.RelPath, moved)
+	got := w.q.SeenAgain(w.t.Context(), s, id, moved, "seen")
+	want := w.apply(id, attachment.EventSeenAgain, "", "seen", "", func(m *attachment.Manifest) {
+		if moved != "" {
+			m.Source.Path, m.Source.RelPath = attachment.NameOf(moved), attachment.NameOf(s.RelPath)
+			m.Source.Medium, m.Source.Identity = s.Medium, s.Identity
+		}
+	})
+	if want == nil {
+		w.forget(s.Watch, s.RelPath, id)
+		w.ledger[rowOf(s)] = Known{id, s.Identity.Device, s.Identity.Inode}
 	}
 	w.settle(id, got, want)
 }

@@ -182,6 +182,41 @@ func (w *world) compareIntakes() {
 	}
 }
 
+// compareAlike looks a source up by its description and by its bytes.
+func (w *world) compareAlike(m *attachment.Manifest) {
+	w.t.Helper()
+	s := SightingOf(m.Source)
+	known, found, err := w.q.Known(s)
+	if owner, has := w.ledger[rowOf(s)]; err != nil || found != has || known != owner {
+		w.t.Errorf("source of %s is known as %+v, %v, %v; want %+v", m.ID, known, found, err, owner)
+	}
+	s.Identity.Size = m.Length
+	samePath, sameParent, err := w.q.Alike(s, m.Parent.LocalID.Exact(), m.SHA256)
+	ids := make([]attachment.ID, len(sameParent))
+	for i, o := range sameParent {
+		ids[i] = o.ID
+	}
+	if want := w.alike(m); err != nil || !slices.Equal(ids, want) {
+		w.t.Errorf("alike to %s: %v, want %v, %v", m.ID, ids, want, err)
+	}
+	want := 0
+	for row, k := range w.ledger {
+		o := w.items[k.ID].m
+		if row.Watch == s.Watch && row.RelPath == s.RelPath && o.Length == m.Length && o.SHA256 == m.SHA256 {
+			want++
+		}
+	}
+	if len(samePath) != want {
+		w.t.Errorf("path of %s became the same bytes %d times, want %d", m.ID, len(samePath), want)
+	}
+	if has, err := w.q.HasLength(m.Source.Watch, m.Length); !has || err != nil {
+		w.t.Errorf("length of %s: %v, %v", m.ID, has, err)
+	}
+	if has, err := w.q.HasLength(m.Source.Watch, 1<<60); has || err != nil {
+		w.t.Errorf("a length that nothing has: %v, %v", has, err)
+	}
+}
+
 func (w *world) compareSources() {
 	w.t.Helper()
 	var pending, want []attachment.ID
@@ -205,10 +240,7 @@ func (w *world) compareSources() {
 		if m.Source.Watch == "" {
 			continue
 		}
-		known, found, err := w.q.Known(m.Source.Watch, m.Source.RelPath.Exact(), m.Source.Identity)
-		if owner, has := w.ledger[sourceOf(&m)]; err != nil || found != has || known != owner {
-			w.t.Errorf("source of %s is known as %q, %v, %v; want %q", id, known, found, err, owner)
-		}
+		w.compareAlike(&m)
 	}
 	if !slices.Equal(pending, want) {
 		w.t.Errorf("unreleased %v, want %v", pending, want)

@@ -60,7 +60,7 @@ type world struct {
 	items       map[attachment.ID]*item
 	order       []attachment.ID
 	rows        uint64
-	ledger      map[string]attachment.ID
+	ledger      map[Sighting]Known // without device and inode in the key
 	submissions map[string][]attachment.ID
 	intakes     map[attachment.ID]Intake
 	decisions   map[string]Decision
@@ -74,7 +74,7 @@ type world struct {
 func runModel(t *testing.T, dir string, seed uint64) {
 	w := &world{
 		t: t, rnd: rand.New(rand.NewPCG(seed, 1)), path: filepath.Join(dir, "queue.db"),
-		items: map[attachment.ID]*item{}, ledger: map[string]attachment.ID{}, submissions: map[string][]attachment.ID{},
+		items: map[attachment.ID]*item{}, ledger: map[Sighting]Known{}, submissions: map[string][]attachment.ID{},
 		intakes: map[attachment.ID]Intake{}, decisions: map[string]Decision{},
 		sidecars: map[string]attachment.ID{},
 	}

@@ -397,17 +397,21 @@ func TestLedger(t *testing.T) {
 	src := attachment.Source{Watch: "cam", RelPath: attachment.NameOf("a/\xff.jpg"), Identity: attachment.SourceIdentity{Inode: 5, Size: 1, MTimeNS: 9}}
 	kept := f.adopt("a", "x", func(m *attachment.Manifest) { m.Custody, m.Source = attachment.CustodyCopy, src })
 	f.reopen()
-	otherInode := src.Identity
-	otherInode.Device, otherInode.Inode = 77, 78
-	if id, found, err := f.Known("cam", "a/\xff.jpg", otherInode); err != nil || !found || id != kept {
-		t.Errorf("%s %v %v", id, found, err)
+	other := SightingOf(src)
+	other.Identity.Device, other.Identity.Inode = 77, 78
+	if known, found, err := f.Known(other); err != nil || !found || known != (Known{ID: kept, Inode: 5}) {
+		t.Errorf("%+v %v %v", known, found, err)
+	}
+	other.Medium = "uuid:other"
+	if _, found, err := f.Known(other); err != nil || found {
+		t.Errorf("known on another card: %v", err)
 	}
 	f.do("released", f.SourceReleased(ctx, kept))
-	if _, found, err := f.Known("cam", "a/\xff.jpg", src.Identity); err != nil || found {
+	if _, found, err := f.Known(SightingOf(src)); err != nil || found {
 		t.Errorf("a released source is still known: %v", err)
 	}
 	f.adopt("a", "y", func(m *attachment.Manifest) { m.Source = src })
-	if _, found, err := f.Known("cam", "a/\xff.jpg", src.Identity); err != nil || found {
+	if _, found, err := f.Known(SightingOf(src)); err != nil || found {
 		t.Errorf("a moved source is known: %v", err)
 	}
 	pending := f.adopt("a", "z", func(m *attachment.Manifest) {

@@ -19,7 +19,7 @@ func (q *Queue) Reindex(ctx context.Context) error {
 	if err := q.pages(ctx, bManifests, q.putEntries); err != nil {
 		return err
 	}
-	for _, bucket := range []string{bOrder, bTails, bConditions, bDue, bChildren, bReleases, bUnbound} {
+	for _, bucket := range []string{bOrder, bTails, bConditions, bDue, bChildren, bReleases, bUnbound, bContents} {
 		fix := func(tx *store.Tx, key, value []byte, _ error) error { return dropStale(tx, bucket, key, value) }
 		if err := q.pages(ctx, bucket, fix); err != nil {
 			return err
@@ -76,7 +76,7 @@ func (q *Queue) putEntries(tx *store.Tx, key, value []byte, bad error) error {
 		return nil
 	}
 	// One source may have become several attachments, so that an entry which can be read is left.
-	if _, err := tx.Bucket(bLedger).Get(ledgerOf(&m)); isBadValue(err) {
+	if _, err := tx.Bucket(bLedger).Get(ledgerKey(SightingOf(m.Source))); isBadValue(err) {
 		if err := putLedger(tx, &m); err != nil {
 			return err
 		}
@@ -110,6 +110,9 @@ func entriesOf(m *attachment.Manifest) map[string]indexEntry {
 	}
 	if m.Due() {
 		entries[bDue] = indexEntry{dueKey(m), id}
+	}
+	if inContents(m) {
+		entries[bContents] = indexEntry{contentsKey(m), id}
 	}
 	if m.ReleasePending() {
 		entries[bReleases] = indexEntry{id, nil}

@@ -40,7 +40,7 @@ func busy(t *testing.T) (f *fixture, byState map[attachment.State]attachment.ID)
 		m.Source.Watch, m.Source.RelPath = "card", attachment.NameOf("a.jpg")
 		m.Binding = attachment.Binding{Rule: attachment.BindSidecar, Wait: time.Hour, Until: time.Now().Add(time.Hour)}
 	})
-	byState[attachment.Ready] = f.adopt("", "alone")
+	byState[attachment.Ready] = f.adopt("", "alone", func(m *attachment.Manifest) { m.Source.Watch = "card" })
 	return f, byState
 }
 
@@ -69,7 +69,7 @@ func flip(tx *bolt.Tx, bucket string, key []byte) error {
 
 // A damaged index or counter is made again from the manifests: afterwards the full check finds nothing.
 func TestReindex(t *testing.T) {
-	for _, bucket := range []string{bOrder, bTails, bConditions, bChildren, bDue, bParents, bCounters, bUnbound} {
+	for _, bucket := range []string{bOrder, bTails, bConditions, bChildren, bDue, bParents, bCounters, bUnbound, bContents} {
 		t.Run(bucket, func(t *testing.T) {
 			f, _ := busy(t)
 			f = corrupt(t, f, func(tx *bolt.Tx) error {

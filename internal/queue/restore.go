@@ -99,6 +99,9 @@ func (q *Queue) Restore(ctx context.Context, t *attachment.Travelling, r *receip
 		m.Delivery = attachment.Delivery{ProposedMediaID: string(id)}
 		m.Prepared = m.State != attachment.Captured
 		settleFacts(m, last, r)
+		if m.Repeats, err = firstAlike(tx, m); err != nil {
+			return err
+		}
 		if err := unindex(tx, m); err != nil {
 			return err
 		}

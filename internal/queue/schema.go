@@ -27,6 +27,7 @@ const (
 	bCounters    = "counters"
 	bClaims      = "claims"
 	bLedger      = "ledger"
+	bContents    = "contents"
 	bReleases    = "releases"
 	bIntakes     = "intakes"
 	bSubmissions = "submissions"
@@ -44,7 +45,7 @@ func Schema() store.Schema {
 		Version: 1,
 		Buckets: []string{
 			bManifests, bOrder, bTails, bOffsets, bSegments, bReceipts, bErrors, bJournal, bHistory, bDue, bConditions,
-			bChildren, bParents, bCounters, bClaims, bLedger, bReleases, bIntakes, bSubmissions, bChannel, bDecisions, bUnsynced,
+			bChildren, bParents, bCounters, bClaims, bLedger, bContents, bReleases, bIntakes, bSubmissions, bChannel, bDecisions, bUnsynced,
 			bUnbound, bSidecars,
 		},
 	}

@@ -183,7 +183,7 @@ func (e *Entry) item() control.Item {
 	item := control.Item{
 		ID: m.ID, Filename: m.Filename, Parent: m.Parent, Length: m.Length, SHA256: m.SHA256, MediaType: m.MediaType,
 		Condition: m.Condition(), State: m.State, ConfirmedBytes: e.Confirmed, Waiting: e.Waiting, CapturedAt: m.CapturedAt,
-		AdoptedAt: m.AdoptedAt, Grade: receipt.Grade(m.Delivery.Grade), LocalCopy: e.Copy, Paused: m.Paused,
+		AdoptedAt: m.AdoptedAt, Grade: receipt.Grade(m.Delivery.Grade), LocalCopy: e.Copy, Repeats: m.Repeats, Paused: m.Paused,
 		Priority: m.Priority, Attempts: m.Delivery.Attempts, Seq: m.Seq,
 	}
 	if !m.Delivery.RegisteredAt.IsZero() {
@@ -198,7 +198,7 @@ func (e *Entry) detail() control.ItemDetail {
 		Item: e.item(), CapturedAtSource: m.CapturedAtSource, Role: m.Role, Of: m.Of, Supersedes: m.Supersedes, Description: m.Description, Binding: bindingOf(m), Structure: m.Structure, Custody: m.Custody,
 		Source: control.Source{
 			Watch: m.Source.Watch, Path: m.Source.Path, Evidence: m.Source.Evidence,
-			ReleasePending: m.Source.ReleasePending, Kept: m.Source.Kept,
+			ReleasePending: m.Source.ReleasePending, Kept: m.Source.Kept, Released: m.Source.Released,
 		},
 		Submission: m.Submission, Driver: m.Delivery.Driver, MediaID: m.Delivery.MediaID, Failures: m.Delivery.Failures,
 		LastError: e.LastError, Problem: m.Problem, Discard: m.Discard, Receipt: e.Receipt,
