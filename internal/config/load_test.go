@@ -144,8 +144,8 @@ format = "journal"
 	if !cfg.Uplink.Configured() {
 		t.Error("an endpoint is set, and still not configured")
 	}
-	if w := cfg.Watches(); len(w) != 2 || w[0].Name != "a" || w[1].Name != "b" {
-		t.Errorf("Watches() = %v, want a and b in this order", w)
+	if w := cfg.Watches(); len(w) != 3 || w[0].Name != "a" || w[1].Name != "b" || w[2].Name != "c" {
+		t.Errorf("Watches() = %v, want a, b and c in this order", w)
 	}
 }
 
