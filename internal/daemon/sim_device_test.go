@@ -135,7 +135,8 @@ func (d *simDevice) tryStart() error {
 // assemble is what assemble and connect do, with the network of the simulation.
 func (d *simDevice) assemble(fsys *durable.FS, st *store.Store, log *slog.Logger) (*session, error) {
 	n := &session{
-		opts: Options{Config: d.cfg, FS: fsys, Logger: log, Notify: func(string) {}}, cfg: d.cfg, log: log,
+		waits: newWaits(),
+		opts:  Options{Config: d.cfg, FS: fsys, Logger: log, Notify: func(string) {}}, cfg: d.cfg, log: log,
 		acc: account{name: simAccount, device: "tablet", dir: d.dir}, started: time.Now(), store: st,
 		queue: queue.New(st, queue.Options{Logger: log}), storage: &storage{}, rebind: make(chan struct{}),
 	}

@@ -121,7 +121,7 @@ func (sc *scene) checkDevice() error {
 		switch {
 		case durable.IsTemp(filepath.Base(path)):
 			errs = append(errs, fmt.Errorf("temporary file left: %s", path))
-		case first == "delivered" && !strings.HasSuffix(rel, ".manifest"):
+		case first == "delivered" && !strings.HasSuffix(rel, ".manifest") && !strings.HasSuffix(rel, ".sidecar"):
 			digest, err := digestOf(path)
 			if err != nil || !left[digest] {
 				errs = append(errs, fmt.Errorf("delivered copy %s: %s is none of the sources: %v", rel, digest, err))
