@@ -315,7 +315,9 @@ func TestSkippedThenSent(t *testing.T) {
 	if err := os.Chtimes(s.write("b.jpg", "A PICTURE"), at, at); err != nil {
 		t.Fatal(err)
 	}
-	if r := p.taken(again, true); p.contents()[r.ID] != "A PICTURE" {
-		t.Errorf("%q", p.contents())
+	req := s.request(again, true)
+	req.SkipRepeated = true
+	if r, err := p.Adopt(context.Background(), req); err != nil || p.contents()[r.ID] != "A PICTURE" {
+		t.Errorf("%v, %q", err, p.contents())
 	}
 }
