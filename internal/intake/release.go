@@ -153,7 +153,7 @@ func (in *Intake) setAside(path, aside string, m *attachment.Manifest, medium Me
 	if err != nil {
 		return "", err
 	}
-	if kept, err := medium.changed(info, m); kept != "" || err != nil {
+	if kept, err := medium.changed(info, m.Source.Identity, m.Source.Medium); kept != "" || err != nil {
 		return kept, err
 	}
 	f, err := in.FS.OpenRead(path)
@@ -177,15 +177,15 @@ func (in *Intake) setAside(path, aside string, m *attachment.Manifest, medium Me
 
 // changed says why what stands in a source's place cannot be it. On another device than the medium's, or on one that cannot
 // be told to be the source's, it proves nothing: perhaps another card is mounted, since a moment ago.
-func (m Medium) changed(info fs.FileInfo, a *attachment.Manifest) (kept string, err error) {
+func (m Medium) changed(info fs.FileInfo, want attachment.SourceIdentity, recorded string) (kept string, err error) {
 	got, _, _ := durable.IdentityOf(info)
-	same, _ := m.same(a.Source.Medium)
+	same, _ := m.same(recorded)
 	switch {
 	case got.Device != m.Device:
 		return "", errOtherCard
-	case m.maybe(attachment.SourceIdentity(got), a.Source):
+	case m.maybe(attachment.SourceIdentity(got), want, recorded):
 		return "", nil
-	case !same && got.Device != a.Source.Identity.Device:
+	case !same && got.Device != want.Device:
 		return "", errOtherCard
 	}
 	return keptChanged, nil
@@ -215,7 +215,7 @@ func (in *Intake) removeAside(ctx context.Context, aside string, m *attachment.M
 	if err != nil {
 		return false, "", err
 	}
-	if kept, err := medium.changed(info, m); kept != "" || err != nil {
+	if kept, err := medium.changed(info, m.Source.Identity, m.Source.Medium); kept != "" || err != nil {
 		return false, kept, err
 	}
 	held := func() error {
