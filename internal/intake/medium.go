@@ -37,16 +37,15 @@ func (m Medium) same(recorded string) (same, known bool) {
 	return m.Name == recorded, true
 }
 
-// maybe reports whether a file may be the one that a source was, when only its description is compared: device numbers
+// maybe reports whether a file may be the one that a source was on the medium with the recorded name, when only its description is compared: device numbers
 // change when a volume is mounted again, and on some media so do the numbers of files and, by whole quarters of an hour,
 // the times, which are kept in local time. Only reading it tells more.
-func (m Medium) maybe(got attachment.SourceIdentity, s attachment.Source) bool {
-	want := s.Identity
+func (m Medium) maybe(got, want attachment.SourceIdentity, recorded string) bool {
 	got.Device = want.Device
 	if got == want {
 		return true
 	}
-	same, _ := m.same(s.Medium)
+	same, _ := m.same(recorded)
 	return same && m.Fleeting && got.Size == want.Size && zoneShift(got.MTimeNS, want.MTimeNS)
 }
 

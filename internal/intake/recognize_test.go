@@ -247,7 +247,10 @@ func TestRepeated(t *testing.T) {
 				if err := p.Queue.RaiseAttention(context.Background(), first, queue.Failure{Code: attachment.NeedsPayloadMissing}); err != nil {
 					t.Fatal(err)
 				}
-				fresh := s.request(s.write("c.jpg", "a picture"), true)
+				if !skip || !move {
+					again = s.write("c.jpg", "a picture")
+				}
+				fresh := s.request(again, true)
 				fresh.SkipRepeated = skip
 				if r, err := p.Adopt(context.Background(), fresh); skip && (err != nil || r.Known || p.manifest(r.ID).Repeats != "") {
 					t.Errorf("the first one is damaged: %+v, %v", r, err)
@@ -284,16 +287,28 @@ func (p *process) repetition(path string, move, skip bool, first attachment.ID) 
 	}
 }
 
-// A watch that is told to send repetitions takes those that it left alone before.
+// A watch that is told to send repetitions takes those that it left alone before, and what comes under their names then is
+// new.
 func TestSkippedThenSent(t *testing.T) {
 	s := newSite(t)
+	s.medium = fat("A")
 	p := s.restart()
 	defer p.stop()
 	first := p.taken(s.write("a.jpg", "a picture"), true).ID
 	again := s.write("b.jpg", "a picture")
 	p.repetition(again, true, true, first)
 	r := p.taken(again, true)
-	if exists(again) || p.manifest(r.ID).Repeats != first {
-		t.Errorf("%+v", p.manifest(r.ID))
+	m := p.manifest(r.ID)
+	if exists(again) || m.Repeats != first {
+		t.Errorf("%+v", m)
+	}
+	at := time.Unix(0, m.Source.Identity.MTimeNS)
+	if err := os.Chtimes(s.write("b.jpg", "A PICTURE"), at, at); err != nil {
+		t.Fatal(err)
+	}
+	req := s.request(again, true)
+	req.SkipRepeated = true
+	if r, err := p.Adopt(context.Background(), req); err != nil || p.contents()[r.ID] != "A PICTURE" {
+		t.Errorf("%v, %q", err, p.contents())
 	}
 }

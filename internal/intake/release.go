@@ -199,7 +199,7 @@ func (in *Intake) setAside(l leaving, medium Medium) (kept string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if kept, err := medium.changed(info, l.source); kept != "" || err != nil {
+	if kept, err := medium.changed(info, l.source.Identity, l.source.Medium); kept != "" || err != nil {
 		return kept, err
 	}
 	f, err := in.FS.OpenRead(l.path)
@@ -223,15 +223,15 @@ func (in *Intake) setAside(l leaving, medium Medium) (kept string, err error) {
 
 // changed says why what stands in a source's place cannot be it. On another device than the medium's, or on one that cannot
 // be told to be the source's, it proves nothing: perhaps another card is mounted, since a moment ago.
-func (m Medium) changed(info fs.FileInfo, source attachment.Source) (kept string, err error) {
+func (m Medium) changed(info fs.FileInfo, want attachment.SourceIdentity, recorded string) (kept string, err error) {
 	got, _, _ := durable.IdentityOf(info)
-	same, _ := m.same(source.Medium)
+	same, _ := m.same(recorded)
 	switch {
 	case got.Device != m.Device:
 		return "", errOtherCard
-	case m.maybe(attachment.SourceIdentity(got), source):
+	case m.maybe(attachment.SourceIdentity(got), want, recorded):
 		return "", nil
-	case !same && got.Device != source.Identity.Device:
+	case !same && got.Device != want.Device:
 		return "", errOtherCard
 	}
 	return keptChanged, nil
@@ -261,7 +261,7 @@ func (in *Intake) removeAside(ctx context.Context, l leaving, medium Medium) (go
 	if err != nil {
 		return false, "", err
 	}
-	if kept, err := medium.changed(info, l.source); kept != "" || err != nil {
+	if kept, err := medium.changed(info, l.source.Identity, l.source.Medium); kept != "" || err != nil {
 		return false, kept, err
 	}
 	held := func() error {

@@ -202,5 +202,5 @@ func (in *Intake) sourceStands(it queue.Intake) bool {
 	if it.Way == attachment.CustodySubmit {
 		return got.Size == want.Size && want.MTimeNS != 0 && got.MTimeNS == want.MTimeNS
 	}
-	return in.mediumOf(it.Source.Watch, path, got.Device).maybe(got, it.Source)
+	return in.mediumOf(it.Source.Watch, path, got.Device).maybe(got, want, it.Source.Medium)
 }
