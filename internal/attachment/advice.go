@@ -50,5 +50,5 @@ var advice = []Advice{
 	{NotTakenChanged, KindNotTaken, "It changed while it was being taken; it is looked at again.", "Nothing to do.", WhoNobody, ""},
 	{NotTakenQueue, KindNotTaken, "The queue cannot record anything at the moment.", "Look into the service's log.", WhoOperator, ""},
 	{NotTakenTooDeep, KindNotTaken, "The directory is nested too deeply.", "Move it up.", WhoTechnician, ""},
-	{NotTakenNotWatched, KindNotTaken, "The kernel gives no events for this directory; it is scanned from time to time.", "Raise fs.inotify.max_user_watches.", WhoOperator, ""},
+	{NotTakenNotWatched, KindNotTaken, "The kernel gives no events for this directory; it is scanned from time to time.", "Raise the limit that is named.", WhoOperator, ""},
 }

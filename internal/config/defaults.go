@@ -74,6 +74,7 @@ func defaultWatch(name string) *Watch {
 		Recursive: true,
 		Parent:    ParentDirectory,
 		Settle:    Duration(2 * time.Second),
+		Events:    EventsAuto,
 		Adopt:     AdoptMove,
 	}
 }

@@ -82,7 +82,7 @@ func TestEveryKey(t *testing.T) {
 	text := `version = 1
 state_dir = "/s"
 device.id = "tablet-7"
-watch.b = { path = "/b", recursive = false, parent = "none", include = ["*.jpg", "*.pdf"], exclude = [".*"], settle = "5s", adopt = "copy" }
+watch.b = { path = "/b", recursive = false, parent = "none", include = ["*.jpg", "*.pdf"], exclude = [".*"], temporary = ["*.up"], settle = "5s", events = "poll", marker = "m/x", adopt = "copy" }
 [watch.a]
 path = "/a"
 [storage]
@@ -114,8 +114,11 @@ format = "journal"
 	want := &Config{
 		Version: 1, StateDir: "/s", Device: Device{ID: "tablet-7"},
 		Watch: map[string]*Watch{
-			"a": {Name: "a", Path: "/a", Recursive: true, Parent: ParentDirectory, Settle: s(2), Adopt: AdoptMove},
-			"b": {Name: "b", Path: "/b", Parent: ParentNone, Include: []string{"*.jpg", "*.pdf"}, Exclude: []string{".*"}, Settle: s(5), Adopt: AdoptCopy},
+			"a": {Name: "a", Path: "/a", Recursive: true, Parent: ParentDirectory, Settle: s(2), Events: EventsAuto, Adopt: AdoptMove},
+			"b": {
+				Name: "b", Path: "/b", Parent: ParentNone, Include: []string{"*.jpg", "*.pdf"}, Exclude: []string{".*"},
+				Temporary: []string{"*.up"}, Settle: s(5), Events: EventsPoll, Marker: "m/x", Adopt: AdoptCopy,
+			},
 		},
 		Storage: Storage{WarnFree: 1 << 30, StagingGrace: s(7200)},
 		Uplink: Uplink{

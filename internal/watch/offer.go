@@ -47,7 +47,7 @@ func (t *tree) looked(e *entry, info fs.FileInfo, err error) {
 	case e.seen.look(now, identityOf(info)):
 		t.restart(e, now, e.seen)
 	default:
-		code, at := e.seen.next(t.times)
+		code, at := e.seen.next(t.timesIn(e.dir))
 		switch code {
 		case "":
 			t.enqueue(e)
@@ -130,14 +130,14 @@ func (t *tree) prepare() bool {
 
 	path := join(t.root.Path, rel)
 	id, found, err := t.probe(path)
-	linked := err == nil && t.throughLink(rel)
+	linked := err == nil && (t.throughLink(rel) || t.checkMarker() != nil)
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
 	switch {
 	case linked:
-		// A directory on the way was replaced by a link, which a scan will not follow.
+		// A directory on the way was replaced by a link, which a scan will not follow, or the medium is not there any more.
 		t.forget(e)
 		t.wanted = true
 	case err != nil:
@@ -152,7 +152,7 @@ func (t *tree) prepare() bool {
 
 // conclude makes a candidate of a probed file, or has it wait.
 func (t *tree) conclude(e *entry, rel string, found writers) {
-	evidence, code, at := e.seen.probed(t.now(), found, t.times)
+	evidence, code, at := e.seen.probed(t.now(), found, t.timesIn(e.dir))
 	switch code {
 	case "":
 	case attachment.NotTakenOpen:

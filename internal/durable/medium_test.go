@@ -1,0 +1,40 @@
+package durable
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// What is trusted follows from the kind of filesystem: events and leases not where others write unseen, times not on FAT,
+// directory times on few, and nothing on what nobody knows. A FUSE mount with a block device has no other writers.
+func TestMedia(t *testing.T) {
+	disk, anonymous := unix.Mkdev(8, 17), unix.Mkdev(0, 52)
+	for _, tc := range []struct {
+		name                      string
+		magic                     uint32
+		device                    uint64
+		foreign, dirTimes, coarse bool
+	}{
+		{"ext4", unix.EXT4_SUPER_MAGIC, disk, false, true, false},
+		{"btrfs", unix.BTRFS_SUPER_MAGIC, anonymous, false, true, false},
+		{"overlayfs", unix.OVERLAYFS_SUPER_MAGIC, anonymous, false, false, false},
+		{"FAT", unix.MSDOS_SUPER_MAGIC, disk, false, false, true},
+		{"FUSE", unix.FUSE_SUPER_MAGIC, anonymous, true, false, true},
+		{"FUSE", unix.FUSE_SUPER_MAGIC, disk, false, false, true},
+		{"NFS", unix.NFS_SUPER_MAGIC, anonymous, true, false, true},
+		{"SMB", unix.SMB2_SUPER_MAGIC, anonymous, true, false, true},
+		{"an unknown filesystem", 0x12345678, disk, false, false, true},
+	} {
+		want := Medium{Name: tc.name, Foreign: tc.foreign, DirTimes: tc.dirTimes, CoarseTimes: tc.coarse}
+		if got := mediumOf(tc.magic, tc.device); got != want {
+			t.Errorf("%s: got %+v, want %+v", tc.name, got, want)
+		}
+	}
+	if m, err := OS().Medium("/proc"); err != nil || m.DirTimes || !m.CoarseTimes {
+		t.Errorf("/proc: %+v, %v", m, err)
+	}
+	if _, err := OS().Medium("/nowhere"); !IsNotExist(err) {
+		t.Errorf("a path that leads nowhere: %v", err)
+	}
+}
