@@ -103,13 +103,18 @@ func build(t *testing.T, opts Options) *harness {
 	}
 	h.Watcher = w
 	if opts.Source != nil {
-		// In fake time a directory may change within one step of its filesystem's clock, hours apart. No test depends on the
-		// filesystem below it, unless it says so.
-		for _, tr := range w.trees {
-			tr.medium = func(string) durable.Medium { return durable.Medium{Name: "the test's"} }
-		}
+		h.fake()
 	}
 	return h
+}
+
+// fake makes a watcher fit for fake time: nothing waits in a system call, and no test depends on the filesystem below it
+// unless it says so, since a directory may change within one step of that one's clock, hours apart.
+func (h *harness) fake() {
+	h.mounts = nil
+	for _, tr := range h.trees {
+		tr.medium = func(string) durable.Medium { return durable.Medium{Name: "the test's"} }
+	}
 }
 
 // start runs it until the test ends, or until stop is called.
@@ -197,7 +202,7 @@ func must(t *testing.T, err error) {
 }
 
 // patience bounds every wait of the tests that use the real clock.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // receive waits for the next candidate by the real clock.
 func (h *harness) receive() Candidate {
