@@ -17,7 +17,7 @@ const (
 	maxFresh   = 100_000
 	maxHeld    = 50_000
 	maxListed  = 10_000
-	maxStays   = 262_144
+	maxStays   = 1 << 20
 	maxWatches = 100_000
 	maxDepth   = 64
 	// maxPath is PATH_MAX without its final zero (limits.h): open(2) takes no more.

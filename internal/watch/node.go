@@ -23,7 +23,7 @@ type node struct {
 	gone    bool   // taken out of the tree
 	scan    uint64 // the scan of the parent that saw it last
 
-	listing bool // under way
+	listing bool // its entries are being visited, and not those of a directory in it
 
 	dirty  bool          // in the tree's queue of directories to scan
 	marked time.Duration // latest event

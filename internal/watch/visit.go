@@ -64,8 +64,10 @@ func (s *scanner) visitDirectory(n *node, path string, d fs.DirEntry, number uin
 	kid, enter := s.kid(n, name, inodeOf(info), number)
 	if enter {
 		// A directory that is new is entered at once, and so is everything below it, which is new too: what was put
-		// there before it was watched made no event.
+		// there before it was watched made no event. Meanwhile this one may be listed again for what is new in it.
+		n.listing = false
 		s.scan(kid, path)
+		n.listing = true
 	}
 	return nil
 }
