@@ -1,8 +1,13 @@
 package durable
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 
+	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 )
 
@@ -36,5 +41,52 @@ func TestMedia(t *testing.T) {
 	}
 	if _, err := OS().Medium("/nowhere"); !IsNotExist(err) {
 		t.Errorf("a path that leads nowhere: %v", err)
+	}
+}
+
+// A lease on a file behind FUSE is granted although somebody behind the mount has the file open for writing; it is not given
+// out as proof. A writer that the kernel does know is reported.
+func TestLeaseOnForeignFilesystem(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("not run: a FUSE mount needs root")
+	}
+	behind, mount := t.TempDir(), t.TempDir()
+	loopback, err := fs.NewLoopbackRoot(behind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := fs.Mount(mount, loopback, &fs.Options{MountOptions: fuse.MountOptions{DirectMountStrict: true}})
+	if err != nil {
+		t.Skipf("not run: FUSE cannot be used here: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := server.Unmount(); err != nil {
+			t.Error(err)
+		}
+	})
+	lease := func(writer string) error {
+		t.Helper()
+		w, err := os.Create(filepath.Join(writer, "f"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := OS().OpenRead(filepath.Join(mount, "f"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := f.Lease()
+		if got != nil {
+			t.Errorf("a lease was given out on %s", writer)
+		}
+		if e := errors.Join(f.Close(), w.Close()); e != nil {
+			t.Error(e)
+		}
+		return err
+	}
+	if err := lease(behind); !errors.Is(err, ErrNoLease) {
+		t.Errorf("with a writer behind the mount: %v", err)
+	}
+	if err := lease(mount); !errors.Is(err, ErrBusy) {
+		t.Errorf("with a writer on the mount: %v", err)
 	}
 }
