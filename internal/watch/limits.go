@@ -34,6 +34,9 @@ func limitsFor(roots int) limits {
 	}
 }
 
+// announcedShare is the part of the room for fresh files that is kept for those that events announce: one in so many.
+const announcedShare = 4
+
 // Bounds of work and of waiting.
 const (
 	// handOver is how many candidates wait in the channel for the taker.

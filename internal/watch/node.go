@@ -122,6 +122,8 @@ type entry struct {
 	phase phase
 	class class
 	scan  uint64 // the scan that saw it last
+	// walked: a scan of everything found it, not one that an event caused.
+	walked bool
 	// queued: it stands in the tree's queue, whatever its phase is now.
 	queued bool
 

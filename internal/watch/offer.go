@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -70,17 +69,7 @@ func (t *tree) enqueue(e *entry) {
 	if e.code == attachment.NotTakenSettling || e.code == attachment.NotTakenEmpty {
 		t.show(e, attachment.HoldQueued, "")
 	}
-	if e.queued {
-		return
-	}
-	e.queued = true
-	if len(t.queue) > 2*t.count[fresh]+breath {
-		t.queue = slices.DeleteFunc(t.queue, func(e *entry) bool {
-			e.queued = e.phase == ready
-			return !e.queued
-		})
-	}
-	t.queue = append(t.queue, e)
+	t.queue.add(e, 2*t.count[fresh]+breath)
 }
 
 // blocked deals with an error of looking at or opening a file.
@@ -117,10 +106,10 @@ func (t *tree) offer(ctx context.Context) {
 	}
 }
 
-// prepare probes the file that has waited longest; false when none waits.
+// prepare probes the file whose turn it is; false when none waits.
 func (t *tree) prepare() bool {
 	t.mu.Lock()
-	e := t.dequeue()
+	e := t.queue.next()
 	if e == nil {
 		t.mu.Unlock()
 		return false
@@ -178,21 +167,6 @@ func (t *tree) conclude(e *entry, rel string, found writers) {
 		Watch: t.root.Name, Root: t.root.Path, Path: join(t.root.Path, rel), RelPath: rel, ParentDir: parentOf(rel),
 		Identity: e.seen.id, Evidence: evidence, Empty: e.seen.id.Size == 0,
 	}
-}
-
-// dequeue returns the file that has waited longest, or nil.
-func (t *tree) dequeue() *entry {
-	for len(t.queue) > 0 {
-		e := t.queue[0]
-		t.queue[0] = nil
-		t.queue = t.queue[1:]
-		e.queued = false
-		if e.phase == ready {
-			return e
-		}
-	}
-	t.queue = nil
-	return nil
 }
 
 // throughLink reports whether a directory between the root and a file is not a directory any more.

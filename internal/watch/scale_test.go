@@ -173,6 +173,58 @@ func fewWatches(t *testing.T) {
 		took.Round(time.Millisecond), s.NotWatched, s.Dirs, s.NotWatchedWhy, s.FoundByRescan)
 }
 
+// While a crowd of files that a scan found fills its room and waits for a taker who is slow, a new file that an event
+// announces has room of its own, and goes ahead of most of them.
+func TestNewFilePassesCrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newFakeSource()
+		h := build(t, Options{Source: source})
+		h.trees[0].limits.fresh = 400
+		for i := range 1000 {
+			write(t, h.path(fmt.Sprintf("crowd/%04d.jpg", i)), "x")
+		}
+		h.start()
+		pass(5 * time.Second)
+		if s := h.Stats().Roots[0]; s.Observed != 300 || s.Left != 700 {
+			t.Fatalf("stats %+v", s)
+		}
+		write(t, h.path("new/a.jpg"), "x")
+		source.events <- Event{Path: h.path("new")}
+		pass(5 * time.Second)
+		taken := 0
+		for c := range h.Candidates() {
+			if h.Done(c, Disposition{Kind: Stays}); c.ParentDir == "new" {
+				break
+			}
+			if taken++; taken > 2*handOver {
+				t.Fatalf("%d old files came first", taken)
+			}
+			pass(10 * time.Millisecond)
+		}
+	})
+}
+
+// Announced files and found ones take turns, none is lost, and entries that left the phase are skipped.
+func TestQueueTurns(t *testing.T) {
+	var q queue
+	var want []*entry
+	for i := range 6 {
+		e := &entry{phase: ready, walked: i >= 2}
+		q.add(e, 100)
+		q.add(e, 100)
+		want = append(want, e)
+	}
+	want[3].phase = settling
+	for i, e := range []*entry{want[0], want[2], want[1], want[4], want[5], nil} {
+		if got := q.next(); got != e {
+			t.Errorf("turn %d: got %p, want %p of %p", i, got, e, want)
+		}
+	}
+	if q.len() != 0 {
+		t.Errorf("%d left", q.len())
+	}
+}
+
 // While a large directory is listed, in a scan of everything or because of an event, a new file elsewhere is found, settles
 // and is offered.
 func TestCrowdDoesNotStall(t *testing.T) {

@@ -48,7 +48,7 @@ type tree struct {
 	state   condition // of the root
 	deaf    string    // why the root is not watched
 	agenda  agenda
-	queue   []*entry // in phase ready, oldest first; one that left the phase is skipped
+	queue   queue
 	dirty   []*node
 	offered map[string]*entry // by relative path
 	answers map[string]Disposition
@@ -148,7 +148,7 @@ func (t *tree) wait() time.Duration {
 	if len(t.agenda) > 0 {
 		at = min(at, t.agenda[0].due)
 	}
-	if len(t.queue) > 0 && t.next == nil {
+	if t.queue.len() > 0 && t.next == nil {
 		at = 0
 	}
 	return max(0, at-t.now())

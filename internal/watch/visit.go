@@ -196,9 +196,14 @@ func (s *scanner) see(n *node, path, name string, info fs.FileInfo, number uint6
 		if t.stays.holds(rel, id, t.walking) {
 			return
 		}
+		if s.walk && t.count[fresh] >= t.limits.fresh-t.limits.fresh/announcedShare {
+			t.postpone(fresh)
+			return
+		}
 		if e = t.newEntry(n, name, fresh, number); e == nil {
 			return
 		}
+		e.walked = s.walk
 		if s.missing {
 			e.witness, e.before = n.witness()
 		}
