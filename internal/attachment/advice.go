@@ -55,7 +55,7 @@ var advice = []Advice{
 	{NotTakenQueue, KindNotTaken, "The queue cannot record anything at the moment.", "Look into the service's log.", WhoOperator, ""},
 	{NotTakenQueueFull, KindNotTaken, "The queue has reached its largest size: no new files are taken. They stay where they are.", "Let everything be delivered; then stop fieldgwd, move its state directory aside and start it again.", WhoOperator, "fieldgwctl status"},
 	{NotTakenTooDeep, KindNotTaken, "The directory is nested too deeply.", "Move it up.", WhoTechnician, ""},
-	{NotTakenNotWatched, KindNotTaken, "The kernel gives no events for this directory; it is scanned from time to time.", "Raise fs.inotify.max_user_watches.", WhoOperator, ""},
+	{NotTakenNotWatched, KindNotTaken, "The kernel gives no events for this directory; it is scanned from time to time.", "Raise the limit that is named.", WhoOperator, ""},
 	{NotTakenSidecarWaits, KindNotTaken, "A sidecar whose file is not taken yet, or is being sent at this moment.", "Nothing to do; it is looked at again.", WhoNobody, ""},
 	{NotTakenSidecarAlone, KindNotTaken, "A sidecar without its file.", "Put the file of that name beside it, or remove the sidecar.", WhoTechnician, ""},
 	{NotTakenSidecarAmbiguous, KindNotTaken, "A sidecar that fits several files which were captured under one name.", "Let the older files be delivered first, or retry them; then it binds the last one.", WhoTechnician, ""},

@@ -89,6 +89,15 @@ func TestNotTaken(t *testing.T) {
 	g.Set(func(s *control.Status) {
 		s.Watches = append(s.Watches, control.WatchStatus{
 			Name: "card", Path: attachment.NameOf("/media/card"), Reason: attachment.NotTakenUnavailable, Since: ptr(ago(50 * time.Hour)),
+		}, control.WatchStatus{
+			Name: "slot", Path: attachment.NameOf("/media/slot"), Reason: attachment.NotTakenUnavailable, Since: ptr(ago(time.Hour)),
+			Detail: "the card is not mounted: card-7.txt is missing",
+		}, control.WatchStatus{
+			Name: "share", Path: attachment.NameOf("/mnt/share"), Available: true, Polled: "NFS does not tell what others change on it",
+		})
+		s.Problems = append(s.Problems, control.Problem{
+			Code: "not_watched", Severity: control.SeverityWarning, Message: "Watch camera: 7 of 9 directories give no events.",
+			Action: attachment.Explain(attachment.NotTakenNotWatched).Remedy,
 		})
 	})
 	g.golden(t, "not-taken", "status --check", "list --not-taken", "list --not-taken -o wide", "list --not-taken -q", "list --not-taken -o yaml")

@@ -169,7 +169,13 @@ func (a *app) facts(st *control.Status) [][2]string {
 			if w.Since != nil {
 				since = a.since(*w.Since)
 			}
+			if w.Detail != "" {
+				why = sentence(why) + " (" + attachment.Printable(w.Detail) + ")"
+			}
 			facts = append(facts, [2]string{"watch", fmt.Sprintf("%s, %s: %s%s", text(w.Name), w.Path.Printable(), sentence(why), since)})
+		} else if w.Polled != "" {
+			facts = append(facts, [2]string{"watch", fmt.Sprintf("%s, %s: scanned every few seconds (%s)",
+				text(w.Name), w.Path.Printable(), attachment.Printable(w.Polled))})
 		}
 	}
 	return facts

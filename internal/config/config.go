@@ -45,9 +45,12 @@ type Watch struct {
 	Pattern   string     `toml:"pattern"` // with parent = "pattern": RE2 on the path below Path, with the group parent
 	// SidecarWait is how long a file waits for its sidecar, with parent = "sidecar".
 	SidecarWait Duration `toml:"sidecar_wait"`
-	Include     []string `toml:"include"` // path.Match patterns on the base name; empty: every file
-	Exclude     []string `toml:"exclude"` // path.Match patterns on the base name; stronger than Include
-	Settle      Duration `toml:"settle"`  // how long a file must be unchanged before it counts as complete
+	Include     []string `toml:"include"`   // path.Match patterns on the base name; empty: every file
+	Exclude     []string `toml:"exclude"`   // path.Match patterns on the base name; stronger than Include
+	Temporary   []string `toml:"temporary"` // path.Match patterns on the base names of unfinished files, besides those known
+	Settle      Duration `toml:"settle"`    // how long a file must be unchanged before it counts as complete
+	Events      Events   `toml:"events"`
+	Marker      string   `toml:"marker"` // clean path below Path of a file that proves that the medium is there; empty: none
 	Adopt       Adopt    `toml:"adopt"`
 	Repeated    Repeated `toml:"repeated"`
 
@@ -123,6 +126,18 @@ const (
 func (p *ParentRule) UnmarshalText(text []byte) error {
 	return setWord(p, text, ParentDirectory, ParentSidecar, ParentPattern, ParentNone)
 }
+
+// Events says how far the kernel's file events are relied on.
+type Events string
+
+// The ways of finding out that something changed.
+const (
+	EventsAuto Events = "auto" // events, and frequent scans where the filesystem tells that they cannot be complete
+	EventsPoll Events = "poll" // frequent scans as well, whatever the filesystem
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (e *Events) UnmarshalText(text []byte) error { return setWord(e, text, EventsAuto, EventsPoll) }
 
 // Adopt says what becomes of the source file.
 type Adopt string

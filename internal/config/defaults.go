@@ -75,6 +75,7 @@ func defaultWatch(name string) *Watch {
 		Parent:      ParentDirectory,
 		SidecarWait: Duration(10 * time.Minute),
 		Settle:      Duration(2 * time.Second),
+		Events:      EventsAuto,
 		Adopt:       AdoptMove,
 		Repeated:    RepeatedSend,
 	}

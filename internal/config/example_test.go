@@ -26,7 +26,7 @@ func TestExampleIsTheDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	camera := defaultWatch("camera")
-	camera.Path, camera.Include, camera.Exclude = on.Watch["camera"].Path, []string{}, []string{}
+	camera.Path, camera.Include, camera.Exclude, camera.Temporary = on.Watch["camera"].Path, []string{}, []string{}, []string{}
 	if !reflect.DeepEqual(on.Watch, map[string]*Watch{"camera": camera}) {
 		t.Errorf("the example's watch is %+v, the default %+v", on.Watch["camera"], camera)
 	}

@@ -82,7 +82,7 @@ func TestEveryKey(t *testing.T) {
 	text := `version = 1
 state_dir = "/s"
 device.id = "tablet-7"
-watch.b = { path = "/b", recursive = false, parent = "sidecar", sidecar_wait = "1h", include = ["*.jpg", "*.pdf"], exclude = [".*"], settle = "5s", adopt = "copy" }
+watch.b = { path = "/b", recursive = false, parent = "sidecar", sidecar_wait = "1h", include = ["*.jpg", "*.pdf"], exclude = [".*"], temporary = ["*.up"], settle = "5s", events = "poll", marker = "m/x", adopt = "copy" }
 [watch.a]
 path = "/a"
 [watch.c]
@@ -123,12 +123,15 @@ format = "journal"
 	want := &Config{
 		Version: 1, StateDir: "/s", Device: Device{ID: "tablet-7"},
 		Watch: map[string]*Watch{
-			"a": {Name: "a", Path: "/a", Recursive: true, Parent: ParentDirectory, SidecarWait: s(600), Settle: s(2), Adopt: AdoptMove, Repeated: RepeatedSend},
+			"a": {Name: "a", Path: "/a", Recursive: true, Parent: ParentDirectory, SidecarWait: s(600), Settle: s(2), Events: EventsAuto, Adopt: AdoptMove, Repeated: RepeatedSend},
 			"c": {
 				Name: "c", Path: "/c", Recursive: true, Parent: ParentPattern, Pattern: "(?P<parent>[^/]+)/.*",
-				SidecarWait: s(600), Settle: s(2), Adopt: AdoptMove, Repeated: RepeatedSkip, pattern: pattern,
+				SidecarWait: s(600), Settle: s(2), Events: EventsAuto, Adopt: AdoptMove, Repeated: RepeatedSkip, pattern: pattern,
 			},
-			"b": {Name: "b", Path: "/b", Parent: ParentSidecar, SidecarWait: s(3600), Include: []string{"*.jpg", "*.pdf"}, Exclude: []string{".*"}, Settle: s(5), Adopt: AdoptCopy, Repeated: RepeatedSend},
+			"b": {
+				Name: "b", Path: "/b", Parent: ParentSidecar, SidecarWait: s(3600), Include: []string{"*.jpg", "*.pdf"}, Exclude: []string{".*"},
+				Settle: s(5), Events: EventsPoll, Marker: "m/x", Temporary: []string{"*.up"}, Adopt: AdoptCopy, Repeated: RepeatedSend,
+			},
 		},
 		Storage: Storage{WarnFree: 1 << 30, StagingGrace: s(7200)},
 		Uplink: Uplink{

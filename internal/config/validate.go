@@ -14,7 +14,7 @@ import (
 
 const (
 	maxName     = 64  // letters of a watch name or a device ID
-	maxPatterns = 256 // include or exclude patterns of one watch
+	maxPatterns = 256 // patterns of each kind of one watch
 	maxSocket   = 107 // bytes of a path in sockaddr_un, without its final zero (unix(7))
 	maxPath     = 4095
 
@@ -91,6 +91,8 @@ func (l *loader) validateWatches(c *Config) {
 		l.checkBinding(key, w)
 		l.checkPatterns(key+".include", w.Include)
 		l.checkPatterns(key+".exclude", w.Exclude)
+		l.checkPatterns(key+".temporary", w.Temporary)
+		l.checkMarker(key+".marker", w.Marker)
 	}
 	for i, b := range watches {
 		for _, a := range watches[:i] {
@@ -151,6 +153,19 @@ func (l *loader) checkPatterns(key string, patterns []string) {
 		case strings.Contains(p, "/"):
 			l.problemAt(at, "patterns match the name without its directories, so "+quote(p)+" matches nothing", "")
 		}
+	}
+}
+
+// checkMarker demands the path of a file below the directory of its watch.
+func (l *loader) checkMarker(key, marker string) {
+	switch {
+	case marker == "" || !l.sound(key):
+	case filepath.IsAbs(marker) || !filepath.IsLocal(marker) || filepath.Clean(marker) == ".":
+		l.problemAt(key, "want the name of a file in the directory of the watch, got "+quote(marker), "")
+	case filepath.Clean(marker) != marker:
+		l.problemAt(key, "want the path in its shortest form, got "+quote(marker), "write "+quote(filepath.Clean(marker)))
+	case strings.ContainsRune(marker, 0) || len(marker) > maxPath:
+		l.problemAt(key, "no path can look like this: "+quote(marker), "")
 	}
 }
 

@@ -85,7 +85,21 @@ type WatchStatus struct {
 	Available bool            `json:"available"`
 	Reason    attachment.Code `json:"reason,omitempty"`
 	Message   string          `json:"message,omitempty"`
-	Since     *time.Time      `json:"since,omitempty"`
+	// Detail is what is behind the reason, such as the marker that is missing or the kernel's limit to raise.
+	Detail string     `json:"detail,omitempty"`
+	Since  *time.Time `json:"since,omitempty"`
+	// Polled says why the directory is scanned every few seconds; absent where file events tell everything.
+	Polled string `json:"polled,omitempty"`
+	// Directories were found by the last complete scan, NotWatched of them give no events, and Unchanged of them needed no
+	// listing. LastScan is when that scan ended.
+	Directories int        `json:"directories"`
+	NotWatched  int        `json:"not_watched"`
+	Unchanged   int        `json:"unchanged"`
+	LastScan    *time.Time `json:"last_scan,omitempty"`
+	// FoundByRescan counts files that a scan found although events should have told of them, Overflows how often events
+	// were lost and everything was scanned; since the daemon started.
+	FoundByRescan int64 `json:"found_by_rescan"`
+	Overflows     int64 `json:"overflows"`
 }
 
 // The severities of a problem.

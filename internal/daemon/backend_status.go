@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/control"
 	"github.com/fieldgw/fieldgw/internal/policy"
 	"github.com/fieldgw/fieldgw/internal/queue"
+	"github.com/fieldgw/fieldgw/internal/watch"
 )
 
 // maxNotTaken is up to how many paths status counts.
@@ -28,7 +30,8 @@ func (s *session) Status(context.Context) (control.Status, error) {
 		Configured: s.configured(),
 	}
 	st.Storage, st.Capture = s.storageStatus()
-	st.Watches, st.Problems = s.watchStatus(), s.problems()
+	stats := s.watch.Stats()
+	st.Watches, st.Problems = watchStatus(stats), append(s.problems(), notWatched(stats)...)
 	st.NotTaken = s.countNotTaken()
 	var err error
 	if st.Counts, err = s.counts(); err != nil {
@@ -84,19 +87,45 @@ func whyHold(h *policy.Hold, since time.Time) *control.Waiting {
 	return w
 }
 
-func (s *session) watchStatus() []control.WatchStatus {
-	stats := s.watch.Stats()
+func watchStatus(stats watch.Stats) []control.WatchStatus {
 	out := make([]control.WatchStatus, 0, len(stats.Roots))
 	for _, r := range stats.Roots {
-		w := control.WatchStatus{Name: r.Watch, Path: attachment.NameOf(r.Path), Available: r.Available, Reason: r.Reason}
+		w := control.WatchStatus{
+			Name: r.Watch, Path: attachment.NameOf(r.Path), Available: r.Available, Reason: r.Reason, Polled: r.Polled,
+			Directories: r.Dirs, NotWatched: r.NotWatched, Unchanged: r.Unchanged, FoundByRescan: r.FoundByRescan, Overflows: r.Overflows,
+		}
+		if !r.LastScan.IsZero() {
+			at := r.LastScan.UTC()
+			w.LastScan = &at
+		}
 		if r.Reason != "" {
-			w.Message = attachment.Explain(r.Reason).Sentence
+			w.Message, w.Detail = attachment.Explain(r.Reason).Sentence, clause(r.Detail)
 			since := r.Since.UTC()
 			w.Since = &since
 		}
 		out = append(out, w)
 	}
 	return out
+}
+
+// notWatched tells of directories whose files are found late, with the limit to raise.
+func notWatched(stats watch.Stats) (problems []control.Problem) {
+	for _, r := range stats.Roots {
+		text := ""
+		switch {
+		case r.NotWatched > 0:
+			text = fmt.Sprintf("%d of %d directories give no events, new files in them are found by the next scan: %s.", r.NotWatched, r.Dirs, r.NotWatchedWhy)
+		case r.Available && r.Reason == attachment.NotTakenNotWatched:
+			text = fmt.Sprintf("there are no file events, new files are found by the next scan: %s.", r.Detail)
+		default:
+			continue
+		}
+		problems = append(problems, control.Problem{
+			Code: string(attachment.NotTakenNotWatched), Severity: control.SeverityWarning, Message: "Watch " + r.Watch + ": " + text,
+			Action: attachment.Explain(attachment.NotTakenNotWatched).Remedy,
+		})
+	}
+	return problems
 }
 
 func (s *session) problems() []control.Problem {

@@ -114,5 +114,5 @@ func (s *session) medium(name, path string) intake.Medium {
 	if w == nil {
 		return intake.Medium{}
 	}
-	return intake.Medium(disk.MediumOf(w.Path, filepath.Dir(path), ""))
+	return intake.Medium(disk.MediumOf(w.Path, filepath.Dir(path), w.Marker))
 }

@@ -82,7 +82,8 @@ func newWatcher(opts Options, log *slog.Logger) (*watch.Watcher, error) {
 	var roots []watch.Root
 	for _, w := range opts.Config.Watches() {
 		roots = append(roots, watch.Root{
-			Name: w.Name, Path: w.Path, Recursive: w.Recursive, Include: w.Include, Exclude: w.Exclude, Settle: w.Settle.Std(),
+			Name: w.Name, Path: w.Path, Recursive: w.Recursive, Include: w.Include, Exclude: w.Exclude, Temporary: w.Temporary,
+			Settle: w.Settle.Std(), Poll: w.Events == config.EventsPoll, Marker: w.Marker,
 			Sidecars: w.Parent == config.ParentSidecar,
 		})
 	}

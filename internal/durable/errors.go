@@ -13,8 +13,8 @@ var (
 	ErrNotRegular = errors.New("not a regular file")
 	// ErrBusy is returned by File.Lease when a process has the file open for writing (fcntl(2), EAGAIN).
 	ErrBusy = errors.New("file is open for writing")
-	// ErrNoLease is returned by File.Lease when no lease can be had at all: another owner without CAP_LEASE, or a
-	// filesystem without leases. It says nothing about writers.
+	// ErrNoLease is returned by File.Lease when no lease can be had at all: another owner without CAP_LEASE, a filesystem
+	// without leases, or one where they prove nothing (Medium, Foreign). It says nothing about writers.
 	ErrNoLease = errors.New("no lease can be had on this file")
 	// ErrTooLarge is returned by ReadFile when the file exceeds the limit given.
 	ErrTooLarge = errors.New("file is larger than allowed")

@@ -13,12 +13,21 @@ import (
 type Lease struct{ file *File }
 
 // Lease takes a read lease. The file must have been opened for reading only. Errors: ErrBusy while a writer has the file
-// open (a shared writable mapping counts, except on overlayfs); ErrNoLease where none can be had.
+// open (a shared writable mapping counts, except on overlayfs); ErrNoLease where none can be had, or where one proves
+// nothing because the kernel does not know all who write (Medium, Foreign).
 func (f *File) Lease() (*Lease, error) {
 	_, err := unix.FcntlInt(f.file.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
 	switch {
 	case err == nil:
-		return &Lease{file: f}, nil
+		lease := &Lease{file: f}
+		m, err := f.medium()
+		if err == nil && m.Foreign {
+			err = fmt.Errorf("lease %s: %w: %s has writers that this machine does not see", f.Name(), ErrNoLease, m.Name)
+		}
+		if err != nil {
+			return nil, errors.Join(err, lease.Release())
+		}
+		return lease, nil
 	case errors.Is(err, unix.EAGAIN):
 		return nil, fmt.Errorf("lease %s: %w", f.Name(), ErrBusy)
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EINVAL),

@@ -100,10 +100,12 @@ func (t *tree) setState(code attachment.Code, detail string) {
 func (t *tree) finishWalk() {
 	before := t.stats.NotWatched
 	t.stats.Dirs, t.stats.NotWatched, t.stats.Left = t.walk.dirs, t.walk.unwatched, t.walk.left
+	t.stats.NotWatchedWhy, t.stats.Unchanged = t.walk.why, t.walk.unchanged
 	t.stats.LastScan, t.stats.LastScanTook = t.wall(), t.walkCost
 	switch {
 	case before == 0 && t.stats.NotWatched > 0:
-		t.log.Warn("directories are not watched and only scanned from time to time", slog.Int(logging.KeyCount, t.stats.NotWatched))
+		t.log.Warn("directories are not watched and only scanned from time to time", slog.Int(logging.KeyCount, t.stats.NotWatched),
+			slog.String(logging.KeyReason, t.stats.NotWatchedWhy))
 	case before > 0 && t.stats.NotWatched == 0:
 		t.log.Info("all directories are watched again")
 	}

@@ -90,7 +90,7 @@ func (t *tree) restart(e *entry, now time.Duration, o observation) {
 		return
 	}
 	t.show(e, attachment.NotTakenSettling, "")
-	t.schedule(e, now+t.times.settle)
+	t.schedule(e, now+t.timesIn(e.dir).settle)
 }
 
 // park keeps a file back for a reason until due, or without a time until a scan sees it.

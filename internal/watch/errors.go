@@ -18,6 +18,8 @@ var (
 	errNoSource = errors.New("no source of events")
 	// errWatchLimit is returned by registry.add when this package's own limit is reached.
 	errWatchLimit = errors.New("limit of watched directories")
+	// errNoMarker is returned by tree.checkMarker when the marker is not there.
+	errNoMarker = errors.New("the marker is missing")
 	// errGone ends the listing of a directory that another scan found replaced or removed.
 	errGone = errors.New("directory is gone")
 )

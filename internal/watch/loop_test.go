@@ -106,7 +106,7 @@ func TestQueueStaysSmall(t *testing.T) {
 		}
 		pass(5 * time.Second)
 		h.trees[0].mu.Lock()
-		if n, limit := len(h.trees[0].queue), 2*len(names)+breath+1; n <= len(names) || n > limit {
+		if n, limit := h.trees[0].queue.len(), 2*len(names)+breath+1; n <= len(names) || n > limit {
 			t.Errorf("%d in the queue", n)
 		}
 		h.trees[0].mu.Unlock()

@@ -3,6 +3,7 @@ package watch
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
@@ -27,9 +28,14 @@ func ours(name string) bool {
 	return err == nil
 }
 
-// temporarySuffixes end the names of files that some program has not finished: browsers, curl and wget wrappers, WinSCP,
-// editors. Letters of either case match, since FAT knows no case.
-var temporarySuffixes = []string{"~", ".part", ".partial", ".filepart", ".tmp", ".crdownload"}
+// temporarySuffixes end the names of files that some program has not finished: browsers, curl and wget wrappers, WinSCP and
+// other SFTP clients, editors. Letters of either case match, since FAT knows no case.
+var temporarySuffixes = []string{
+	"~", ".part", ".partial", ".filepart", ".tmp", ".temp", ".crdownload", ".download", ".opdownload", ".swp",
+}
+
+// ownerPrefix begins the file beside an open document in which office programs keep who has it open.
+const ownerPrefix = "~$"
 
 // naming is what a base name alone decides.
 type naming int
@@ -42,14 +48,18 @@ const (
 
 // nameRules are a watch's patterns on base names (path.Match).
 type nameRules struct {
-	include, exclude []string
+	include, exclude, temporary []string
 	// sidecars: there are some in this watch.
 	sidecars bool
 }
 
+func (r *Root) nameRules() nameRules {
+	return nameRules{include: r.Include, exclude: r.Exclude, temporary: r.Temporary, sidecars: r.Sidecars}
+}
+
 // check returns what is wrong with the patterns.
 func (r nameRules) check() error {
-	for _, pattern := range append(append([]string(nil), r.include...), r.exclude...) {
+	for _, pattern := range slices.Concat(r.include, r.exclude, r.temporary) {
 		if _, err := path.Match(pattern, ""); err != nil {
 			return fmt.Errorf("pattern %q: %w", pattern, err)
 		}
@@ -79,7 +89,7 @@ func (r nameRules) judge(name string) naming {
 	switch {
 	case ours(name), matches(r.exclude, name), !r.included(name):
 		return nameSkipped
-	case temporary(name):
+	case temporary(name), matches(r.temporary, name):
 		return nameTemporary
 	}
 	return nameTaken
@@ -96,9 +106,9 @@ func matches(patterns []string, name string) bool {
 }
 
 // temporary reports whether a base name says that its file is not finished. Names that begin with a dot are all
-// temporary: hidden files, rsync's .NAME.XXXXXX, and the temporary files of most programs.
+// temporary: hidden files, rsync's .NAME.XXXXXX, LibreOffice's .~lock.NAME#, and the temporary files of most programs.
 func temporary(name string) bool {
-	if hidden(name) {
+	if hidden(name) || strings.HasPrefix(name, ownerPrefix) {
 		return true
 	}
 	for _, suffix := range temporarySuffixes {

@@ -36,6 +36,21 @@ func TestJudgeNames(t *testing.T) {
 		{all, "a.partial", nameTemporary},
 		{all, "a.jpg.filepart", nameTemporary}, // WinSCP
 		{all, "\xff.part", nameTemporary},
+		{all, "a.iso.download", nameTemporary},     // Safari
+		{all, "a.iso.OPDOWNLOAD", nameTemporary},   // Opera
+		{all, "report.docx.swp", nameTemporary},    // vim
+		{all, "~$report.docx", nameTemporary},      // Microsoft Office
+		{all, ".~lock.report.odt#", nameTemporary}, // LibreOffice
+		{all, ".~tmp~", nameTemporary},             // rsync --delay-updates
+		{all, "a$.docx", nameTaken},
+		{all, "a.download.jpg", nameTaken},
+		{all, "a.upload", nameTaken},
+		{nameRules{temporary: []string{"*.upload", "part-?"}}, "a.upload", nameTemporary},
+		{nameRules{temporary: []string{"*.upload", "part-?"}}, "part-7", nameTemporary},
+		{nameRules{temporary: []string{"*.upload", "part-?"}}, "part-77", nameTaken},
+		{nameRules{temporary: []string{"*.upload"}}, "a.tmp", nameTemporary},
+		{nameRules{temporary: []string{"*.upload"}, exclude: []string{"*.upload"}}, "a.upload", nameSkipped},
+		{nameRules{temporary: []string{"*.upload"}, include: []string{"*.upload"}}, "a.upload", nameTemporary},
 		{all, ".fieldgw-release-01a22e73-ee3a-7b06-bf96-58df924c8317", nameSkipped},
 		{all, ".fieldgw-release-1", nameTemporary},
 		{all, ".fieldgw-photo.jpg", nameTemporary},
@@ -111,6 +126,10 @@ func FuzzNames(f *testing.F) {
 			}
 			if excluded && rules.judge(name) != nameSkipped {
 				t.Fatalf("%q is excluded by %q and judged %d", name, pattern, rules.judge(name))
+			}
+			if own := (nameRules{temporary: []string{pattern}}); own.judge(name) != nameSkipped &&
+				(own.judge(name) == nameTemporary) != (excluded || temporary(name)) {
+				t.Fatalf("%q with the temporary pattern %q is judged %d", name, pattern, own.judge(name))
 			}
 		}
 		if all := (nameRules{}); all.judge(name) == nameTaken && (hidden(name) || strings.HasSuffix(name, "~")) {

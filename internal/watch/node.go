@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/durable"
 )
 
 // node is a directory of the tree that is watched, or leads to one that is, or holds paths under observation. It has its
@@ -17,9 +18,12 @@ type node struct {
 	files  map[string]*entry
 
 	id      inode
+	medium  durable.Medium // of the directory, and of the files in it
 	watched bool
 	gone    bool   // taken out of the tree
 	scan    uint64 // the scan of the parent that saw it last
+
+	listing bool // its entries are being visited, and not those of a directory in it
 
 	dirty  bool          // in the tree's queue of directories to scan
 	marked time.Duration // latest event
@@ -27,6 +31,10 @@ type node struct {
 	listed bool          // there was one
 	ended  time.Duration // end of the latest listing, complete or not
 	cost   time.Duration // how long it took
+
+	// changed is the change time when it was looked at last, changedSince the first look that saw it; 0: not known.
+	changed      int64
+	changedSince time.Duration
 
 	// doubt is where an event should have announced this directory, since doubtSince, if a rescan was what found it.
 	doubt      *node
@@ -39,6 +47,13 @@ func newNode(parent *node, name string) *node {
 		n.depth = parent.depth + 1
 	}
 	return n
+}
+
+// unchanged reports whether nothing was made, renamed or removed in the directory since it was listed completely: its
+// change time is the same as for a while before that listing. Two looks are compared with each other, never with a clock.
+func (n *node) unchanged() bool {
+	return n.listed && n.watched && !n.dirty && n.files == nil && n.medium.DirTimes &&
+		n.changed != 0 && n.began-n.changedSince >= dirTimeDoubt
 }
 
 // rel is the path below the root, "" for the root itself.
@@ -107,6 +122,8 @@ type entry struct {
 	phase phase
 	class class
 	scan  uint64 // the scan that saw it last
+	// walked: a scan of everything found it, not one that an event caused.
+	walked bool
 	// queued: it stands in the tree's queue, whatever its phase is now.
 	queued bool
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -47,7 +46,7 @@ func (t *tree) looked(e *entry, info fs.FileInfo, err error) {
 	case e.seen.look(now, identityOf(info)):
 		t.restart(e, now, e.seen)
 	default:
-		code, at := e.seen.next(t.times)
+		code, at := e.seen.next(t.timesIn(e.dir))
 		switch code {
 		case "":
 			t.enqueue(e)
@@ -70,17 +69,7 @@ func (t *tree) enqueue(e *entry) {
 	if e.code == attachment.NotTakenSettling || e.code == attachment.NotTakenEmpty {
 		t.show(e, attachment.HoldQueued, "")
 	}
-	if e.queued {
-		return
-	}
-	e.queued = true
-	if len(t.queue) > 2*t.count[fresh]+breath {
-		t.queue = slices.DeleteFunc(t.queue, func(e *entry) bool {
-			e.queued = e.phase == ready
-			return !e.queued
-		})
-	}
-	t.queue = append(t.queue, e)
+	t.queue.add(e, 2*t.count[fresh]+breath)
 }
 
 // blocked deals with an error of looking at or opening a file.
@@ -117,10 +106,10 @@ func (t *tree) offer(ctx context.Context) {
 	}
 }
 
-// prepare probes the file that has waited longest; false when none waits.
+// prepare probes the file whose turn it is; false when none waits.
 func (t *tree) prepare() bool {
 	t.mu.Lock()
-	e := t.dequeue()
+	e := t.queue.next()
 	if e == nil {
 		t.mu.Unlock()
 		return false
@@ -130,14 +119,14 @@ func (t *tree) prepare() bool {
 
 	path := join(t.root.Path, rel)
 	id, found, err := t.probe(path)
-	linked := err == nil && t.throughLink(rel)
+	linked := err == nil && (t.throughLink(rel) || t.checkMarker() != nil)
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
 	switch {
 	case linked:
-		// A directory on the way was replaced by a link, which a scan will not follow.
+		// A directory on the way was replaced by a link, which a scan will not follow, or the medium is not there any more.
 		t.forget(e)
 		t.wanted = true
 	case err != nil:
@@ -152,7 +141,7 @@ func (t *tree) prepare() bool {
 
 // conclude makes a candidate of a probed file, or has it wait.
 func (t *tree) conclude(e *entry, rel string, found writers) {
-	evidence, code, at := e.seen.probed(t.now(), found, t.times)
+	evidence, code, at := e.seen.probed(t.now(), found, t.timesIn(e.dir))
 	switch code {
 	case "":
 	case attachment.NotTakenOpen:
@@ -179,21 +168,6 @@ func (t *tree) conclude(e *entry, rel string, found writers) {
 		Identity: e.seen.id, Evidence: evidence, Empty: e.seen.id.Size == 0,
 		Sidecar: t.names.sidecar(e.name),
 	}
-}
-
-// dequeue returns the file that has waited longest, or nil.
-func (t *tree) dequeue() *entry {
-	for len(t.queue) > 0 {
-		e := t.queue[0]
-		t.queue[0] = nil
-		t.queue = t.queue[1:]
-		e.queued = false
-		if e.phase == ready {
-			return e
-		}
-	}
-	t.queue = nil
-	return nil
 }
 
 // throughLink reports whether a directory between the root and a file is not a directory any more.

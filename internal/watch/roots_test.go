@@ -316,6 +316,7 @@ func TestNoInotify(t *testing.T) {
 		source := newFakeSource()
 		tries := 0
 		h := build(t, Options{})
+		h.fake()
 		h.inotify = func() (EventSource, error) {
 			if tries++; tries < 3 {
 				return nil, fmt.Errorf("initialize inotify: %w", unix.EMFILE)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -12,26 +14,41 @@ import (
 	"github.com/fieldgw/fieldgw/internal/durable"
 )
 
-// walkAll scans the whole root. Files that no event announced are counted when they are offered.
+// walkAll scans the whole root. Files that no event announced are counted when they are offered. A walk that is only
+// periodic passes over directories that have not changed.
 func (t *tree) walkAll(ctx context.Context) {
 	began := t.now()
 	t.walking++
 	t.mu.Lock()
+	if t.anew {
+		t.forgetMedium()
+	}
 	s := &scanner{tree: t, ctx: ctx, deep: true, walk: true, missing: !t.left}
+	s.lazy = !t.wanted && !t.left && !t.root.Poll && t.walking > 1 && t.lazy+1 < thoroughEvery
 	t.wanted, t.full, t.left, t.walk = false, false, false, walkCount{}
 	t.mu.Unlock()
 	s.scan(t.top, t.root.Path)
+	exchanged := t.exchanged()
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.polled()
 	t.walkEnd = t.now()
 	t.walkCost = t.walkEnd - began
-	t.periodic = t.walkEnd + max(t.rescan, rescanFactor*t.walkCost)
-	if ctx.Err() != nil {
+	t.periodic = t.walkEnd + max(t.interval(), rescanFactor*t.walkCost)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case exchanged || t.anew:
+		// One half is of one medium, the rest of another, or of none. Nothing follows from what was not seen.
+		t.wanted, t.anew = true, true
 		return
 	}
-	if t.available() {
-		t.stays.sweep(t.walking)
+	if t.lazy++; !s.lazy {
+		t.lazy = 0
+		if t.available() {
+			t.stays.sweep(t.walking)
+		}
 	}
 	t.finishWalk()
 }
@@ -46,7 +63,7 @@ func (t *tree) scanDirty(ctx context.Context) {
 		switch {
 		case n.gone:
 			n.dirty = false
-		case n.nextScan() <= now:
+		case n.nextScan() <= now && !n.listing:
 			n.dirty = false
 			due = append(due, n)
 		default:
@@ -80,6 +97,7 @@ type scanner struct {
 	ctx     context.Context
 	deep    bool // enter every directory, not only new ones
 	walk    bool // part of a walk
+	lazy    bool // pass over directories that have not changed
 	missing bool // what is new should have been told by an event: scans before left nothing out
 	visited int
 	inner   time.Duration // spent below the directory at hand and on other work
@@ -93,6 +111,9 @@ func (s *scanner) scan(n *node, path string) {
 	if err == nil && !info.IsDir() {
 		err = unix.ENOTDIR
 	}
+	if err == nil && n.parent == nil {
+		err = t.checkMarker()
+	}
 	if err != nil {
 		t.missing(n, path, info, err)
 		return
@@ -101,15 +122,39 @@ func (s *scanner) scan(n *node, path string) {
 	if !t.enter(s, n, path, info) {
 		return
 	}
+	if s.lazy && n.unchanged() {
+		s.pass(n, path)
+		return
+	}
 	t.scans++
 	number := t.scans
 	outer := s.inner
 	s.inner = 0
+	n.listing = true
 	err = t.fs.List(path, func(d fs.DirEntry) error { return s.visit(n, path, d, number) })
+	n.listing = false
 	whole := t.now() - began
 	own := whole - s.inner
 	s.inner = outer + whole
 	t.leave(s, n, path, listing{began, own, number, err})
+}
+
+// pass leaves a directory unlisted and looks at those in it.
+func (s *scanner) pass(n *node, path string) {
+	t := s.tree
+	t.mu.Lock()
+	t.walk.unchanged++
+	t.readable(n)
+	kids := slices.Collect(maps.Values(n.kids))
+	t.mu.Unlock()
+	for _, kid := range kids {
+		if s.breathe() != nil || n.gone {
+			return
+		}
+		if !kid.gone {
+			s.scan(kid, join(path, kid.name))
+		}
+	}
 }
 
 // listing is how a listing of one directory went.
@@ -132,6 +177,8 @@ func (t *tree) missing(n *node, path string, info fs.FileInfo, err error) {
 	}
 	detail := "it does not exist"
 	switch {
+	case errors.Is(err, errNoMarker):
+		detail = "the card is not mounted: " + attachment.Printable(t.root.Marker) + " is missing"
 	case info != nil && info.Mode()&fs.ModeSymlink != 0:
 		detail = "it is a symbolic link, which is not followed: name the directory itself"
 	case info != nil:
@@ -154,10 +201,21 @@ func (t *tree) enter(s *scanner, n *node, path string, info fs.FileInfo) bool {
 		}
 		t.registry.release(other)
 	}
+	medium := n.medium
+	switch {
+	case n.id == id:
+	case n.parent != nil && n.parent.id.device == id.device:
+		medium = n.parent.medium
+	default:
+		medium = t.medium(path)
+	}
 	t.mu.Lock()
 	if n.id != id {
 		// Another directory, if one was known here: it need not wait for that one's pace.
-		n.id, n.listed, n.ended = id, false, 0
+		n.id, n.medium, n.listed, n.ended, n.changed = id, medium, false, 0, 0
+	}
+	if changed := durable.ChangeTime(info); changed != n.changed {
+		n.changed, n.changedSince = changed, t.now()
 	}
 	t.mu.Unlock()
 
@@ -175,6 +233,9 @@ func (t *tree) enter(s *scanner, n *node, path string, info fs.FileInfo) bool {
 	}
 	if s.walk {
 		t.walk.dirs++
+		if medium.Foreign {
+			t.walk.foreign = medium.Name
+		}
 	}
 	switch {
 	case err == nil, errors.Is(err, errNoSource):
@@ -183,7 +244,8 @@ func (t *tree) enter(s *scanner, n *node, path string, info fs.FileInfo) bool {
 		// The listing meets the same and says so.
 	default:
 		t.walk.unwatched++
-		t.unwatched(n, noEvents(err))
+		t.walk.why = noEvents(err)
+		t.unwatched(n, t.walk.why)
 	}
 	return true
 }
@@ -231,6 +293,9 @@ func (t *tree) leave(s *scanner, n *node, path string, l listing) {
 		return
 	}
 	n.ended, n.cost = t.now(), l.cost
+	if l.err != nil {
+		n.changed = 0 // what is in it is not known
+	}
 	switch err := l.err; {
 	case err == nil:
 		for _, e := range n.files {

@@ -23,6 +23,12 @@ type RootStats struct {
 	// LastScan is the end of the last complete scan, zero before the first; LastScanTook is how long it took.
 	LastScan     time.Time
 	LastScanTook time.Duration
+	// NotWatchedWhy is the reason of one of those.
+	NotWatchedWhy string
+	// Unchanged are those of Dirs that the last complete scan did not list, because nothing in them had changed.
+	Unchanged int
+	// Polled says why the root is scanned every few seconds; empty when it is not.
+	Polled string
 	// FoundByRescan counts candidates that a scan found and no event had announced although their directory was watched.
 	FoundByRescan int64
 	// Overflows counts how often events were lost and everything was scanned.

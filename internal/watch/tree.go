@@ -29,13 +29,15 @@ type tree struct {
 	out      chan<- Candidate
 	wake     chan struct{}
 	probe    func(path string) (attachment.SourceIdentity, writers, error)
+	medium   func(path string) durable.Medium
 
 	// Only the loop uses these.
 	stays     stays
 	next      *entry    // probed, waits for room in the channel
 	candidate Candidate // of next
-	breathing bool
+	breathing int
 	walking   uint32 // number of the walk
+	lazy      int    // periodic walks since the last one that listed every directory
 	scans     uint64 // number of the scan
 	periodic  time.Duration
 	walkEnd   time.Duration
@@ -46,7 +48,7 @@ type tree struct {
 	state   condition // of the root
 	deaf    string    // why the root is not watched
 	agenda  agenda
-	queue   []*entry // in phase ready, oldest first; one that left the phase is skipped
+	queue   queue
 	dirty   []*node
 	offered map[string]*entry // by relative path
 	answers map[string]Disposition
@@ -56,6 +58,7 @@ type tree struct {
 
 	count  [classes]int
 	wanted bool // a walk is to be made as soon as pace allows
+	anew   bool // another medium may have come: the next walk begins with nothing
 	full   bool // a file was not observed for lack of room
 	left   bool // since the last walk began, something was forgotten that the next one will find
 	stats  RootStats
@@ -70,12 +73,16 @@ type condition struct {
 }
 
 // walkCount is what one walk counts.
-type walkCount struct{ dirs, unwatched, left int }
+type walkCount struct {
+	dirs, unwatched, unchanged, left int
+	why                              string // the reason of one that is not watched
+	foreign                          string // a filesystem below the root on which others change files unseen
+}
 
 func newTree(opts Options, root Root, reg *registry, out chan<- Candidate, start time.Time) *tree {
 	lim := limitsFor(len(opts.Roots))
 	t := &tree{
-		root: root, names: nameRules{root.Include, root.Exclude, root.Sidecars}, limits: lim, rescan: opts.Rescan, registry: reg,
+		root: root, names: root.nameRules(), limits: lim, rescan: opts.Rescan, registry: reg,
 		times: times{settle: root.Settle, quiet: max(root.Settle, quietWithoutLease), grace: opts.EmptyGrace},
 		fs:    opts.FS, wall: opts.Now, log: opts.Logger.With(slog.String(logging.KeyWatch, root.Name)), out: out,
 		// time.Since reads the monotonic clock: running time, whatever happens to the wall clock.
@@ -83,7 +90,7 @@ func newTree(opts Options, root Root, reg *registry, out chan<- Candidate, start
 		wake: make(chan struct{}, 1), stays: newStays(lim.stays), top: newNode(nil, ""),
 		offered: map[string]*entry{}, answers: map[string]Disposition{}, reconsidered: map[string]bool{},
 	}
-	t.probe = t.probeFile
+	t.probe, t.medium = t.probeFile, t.mediumOf
 	t.state = condition{code: attachment.NotTakenUnavailable, detail: "not looked at yet", since: opts.Now()}
 	return t
 }
@@ -118,13 +125,13 @@ func (t *tree) turn(ctx context.Context) {
 }
 
 // breathe does everything that is due apart from a walk. A long listing calls it from within, so that a large directory
-// keeps no file waiting that has settled or just arrived.
+// keeps no file waiting that has settled or just arrived, even when it is itself listed because of an event.
 func (t *tree) breathe(ctx context.Context) {
-	if t.breathing {
+	if t.breathing >= maxBreathing {
 		return
 	}
-	t.breathing = true
-	defer func() { t.breathing = false }()
+	t.breathing++
+	defer func() { t.breathing-- }()
 	t.takeAnswers()
 	t.scanDirty(ctx)
 	t.lookAgain(ctx)
@@ -145,7 +152,7 @@ func (t *tree) wait() time.Duration {
 	if len(t.agenda) > 0 {
 		at = min(at, t.agenda[0].due)
 	}
-	if len(t.queue) > 0 && t.next == nil {
+	if t.queue.len() > 0 && t.next == nil {
 		at = 0
 	}
 	return max(0, at-t.now())
@@ -177,6 +184,14 @@ func (t *tree) signal() {
 func (t *tree) wantWalk() {
 	t.mu.Lock()
 	t.wanted = true
+	t.mu.Unlock()
+	t.signal()
+}
+
+// remounted asks for a walk that takes nothing for known: what was mounted here, or on the way here, is another now.
+func (t *tree) remounted() {
+	t.mu.Lock()
+	t.wanted, t.anew = true, true
 	t.mu.Unlock()
 	t.signal()
 }

@@ -14,13 +14,8 @@ import (
 
 // visit looks at one entry of a directory that is being listed. An error ends the listing.
 func (s *scanner) visit(n *node, dir string, d fs.DirEntry, number uint64) error {
-	if s.visited++; s.visited%breath == 0 {
-		began := s.tree.now()
-		s.tree.breathe(s.ctx)
-		s.inner += s.tree.now() - began
-		if err := s.ctx.Err(); err != nil {
-			return err
-		}
+	if err := s.breathe(); err != nil {
+		return err
 	}
 	if n.gone {
 		return errGone
@@ -30,6 +25,17 @@ func (s *scanner) visit(n *node, dir string, d fs.DirEntry, number uint64) error
 		return s.visitDirectory(n, path, d, number)
 	}
 	return s.visitFile(n, path, d, number)
+}
+
+// breathe counts what is visited and gives everything else its turn from time to time.
+func (s *scanner) breathe() error {
+	if s.visited++; s.visited%breath != 0 {
+		return nil
+	}
+	began := s.tree.now()
+	s.tree.breathe(s.ctx)
+	s.inner += s.tree.now() - began
+	return s.ctx.Err()
 }
 
 func (s *scanner) visitDirectory(n *node, path string, d fs.DirEntry, number uint64) error {
@@ -58,8 +64,10 @@ func (s *scanner) visitDirectory(n *node, path string, d fs.DirEntry, number uin
 	kid, enter := s.kid(n, name, inodeOf(info), number)
 	if enter {
 		// A directory that is new is entered at once, and so is everything below it, which is new too: what was put
-		// there before it was watched made no event.
+		// there before it was watched made no event. Meanwhile this one may be listed again for what is new in it.
+		n.listing = false
 		s.scan(kid, path)
+		n.listing = true
 	}
 	return nil
 }
@@ -122,7 +130,7 @@ func (n *node) witness() (*node, time.Duration) {
 func (s *scanner) visitFile(n *node, path string, d fs.DirEntry, number uint64) error {
 	t, name := s.tree, d.Name()
 	judged := t.names.judge(name)
-	if judged == nameSkipped {
+	if judged == nameSkipped || t.isMarker(n, name) {
 		return nil
 	}
 	info, err := d.Info()
@@ -188,9 +196,14 @@ func (s *scanner) see(n *node, path, name string, info fs.FileInfo, number uint6
 		if t.stays.holds(rel, id, t.walking) {
 			return
 		}
+		if s.walk && t.count[fresh] >= t.limits.fresh-t.limits.fresh/announcedShare {
+			t.postpone(fresh)
+			return
+		}
 		if e = t.newEntry(n, name, fresh, number); e == nil {
 			return
 		}
+		e.walked = s.walk
 		if s.missing {
 			e.witness, e.before = n.witness()
 		}
@@ -205,6 +218,6 @@ func (s *scanner) see(n *node, path, name string, info fs.FileInfo, number uint6
 		t.restart(e, now, e.seen)
 	case e.phase == parked && e.index < 0:
 		// It could not be opened when it was tried; its permissions may be others now.
-		t.schedule(e, now+t.times.settle)
+		t.schedule(e, now+t.timesIn(n).settle)
 	}
 }

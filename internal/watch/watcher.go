@@ -24,10 +24,18 @@ type Root struct {
 	Recursive bool
 	// Include and Exclude are path.Match patterns on base names. An empty Include takes every file; Exclude is stronger.
 	Include, Exclude []string
-	// Settle is how long a file must be unchanged before it counts as complete; 0 means 2 s.
+	// Temporary are path.Match patterns on base names of unfinished files, besides those that are known (names.go).
+	Temporary []string
+	// Settle is how long a file must be unchanged before it counts as complete; 0 means 2 s. Where times are coarse or
+	// nothing is known about them it is at least 10 s.
 	Settle time.Duration
 	// Sidecars: the JSON files that package sidecar names are no evidence of their own; they are offered as what they are.
 	Sidecars bool
+	// Poll: scan every 5 s, whatever events there are. Filesystems that others change unseen are polled anyway.
+	Poll bool
+	// Marker is the path of a file below Path that proves that the medium is there; without it the root is unavailable.
+	// It is no candidate. Empty: nothing needs to be proven.
+	Marker string
 }
 
 // Candidate is a file that looks complete. The taker opens it and compares Identity: the file may have changed since.
@@ -78,7 +86,7 @@ type Options struct {
 	Rescan time.Duration
 	// EmptyGrace is how long, in running time, a file may be empty before it is offered as empty (0: 10 min).
 	EmptyGrace time.Duration
-	// Source gives the events; nil means inotify. Run closes it.
+	// Source gives the events; nil means inotify, and that mounts are followed. Run closes it.
 	Source EventSource
 	// Now is the wall clock, for times that are shown; nil means time.Now.
 	Now func() time.Time
@@ -95,6 +103,7 @@ type Watcher struct {
 	out      chan Candidate
 	started  atomic.Bool
 	inotify  func() (EventSource, error)
+	mounts   func() (mountTable, error) // nil: they are not followed
 	// deaf is why there are no events, as it was logged last; only open uses it.
 	deaf string
 }
@@ -105,6 +114,9 @@ func New(opts Options) (*Watcher, error) {
 		return nil, err
 	}
 	w := &Watcher{opts: opts, registry: newRegistry(), out: make(chan Candidate, handOver), inotify: openInotify}
+	if opts.Source == nil {
+		w.mounts = openMounts
+	}
 	start := time.Now()
 	for _, root := range opts.Roots {
 		w.trees = append(w.trees, newTree(opts, root, w.registry, w.out, start))
@@ -135,8 +147,11 @@ func (o *Options) complete() error {
 		if root.Settle < 0 {
 			problem("watch %q: settle is negative", root.Name)
 		}
-		if err := (nameRules{include: root.Include, exclude: root.Exclude}).check(); err != nil {
+		if err := root.nameRules().check(); err != nil {
 			problem("watch %q: %w", root.Name, err)
+		}
+		if root.Marker != "" && (!filepath.IsLocal(root.Marker) || filepath.Clean(root.Marker) != root.Marker || root.Marker == ".") {
+			problem("watch %q: marker %q is not a clean path below the directory", root.Name, root.Marker)
 		}
 		root.Settle = orDefault(root.Settle, defaultSettle)
 	}
@@ -175,6 +190,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 	)
 	source := w.open()
 	group.Go(func() { closing = w.listen(ctx, source) })
+	if w.mounts != nil {
+		group.Go(func() { w.followMounts(ctx) })
+	}
 	for _, t := range w.trees {
 		group.Go(func() { t.run(ctx) })
 	}
