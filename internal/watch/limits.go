@@ -7,7 +7,7 @@ type limits struct {
 	fresh  int // files that settle, wait for their turn or are with the taker
 	held   int // files that wait for long: still open, empty, answered with Again
 	listed int // paths that are only listed: temporary, special, unreadable, directories with a condition
-	stays  int // files that stay in place and are known; 24 bytes and the map's overhead each
+	stays  int // files that stay in place and are known; up to 85 bytes each, with the map's own
 	depth  int // directories below the root
 	path   int // bytes of an absolute path
 }

@@ -95,15 +95,29 @@ func (m *kernelMounts) Wait(ctx context.Context) error {
 // Close implements mountTable.
 func (m *kernelMounts) Close() error { return m.file.Close() }
 
-// followMounts has the roots scanned that a change of mounts concerns. Without a mount table the periodic scan finds the
-// same, only later.
-func (w *Watcher) followMounts(ctx context.Context) {
+// mounted reads the mount table for the first time: before anything is scanned, so that no change falls in between. Without
+// a table the periodic scan finds the same as it would, only later.
+func (w *Watcher) mounted() (mountTable, map[string]string) {
+	if w.mounts == nil {
+		return nil, nil
+	}
+	var points map[string]string
 	table, err := w.mounts()
+	if err == nil {
+		if points, err = table.Points(); err != nil {
+			err = errors.Join(err, table.Close())
+		}
+	}
 	if err != nil {
 		w.opts.Logger.Warn("mounts are not followed, their changes are found by the periodic scan", slog.Any(logging.KeyErr, err))
-		return
+		return nil, nil
 	}
-	before, err := table.Points()
+	return table, points
+}
+
+// followMounts has the roots scanned that a change of mounts concerns.
+func (w *Watcher) followMounts(ctx context.Context, table mountTable, before map[string]string) {
+	var err error
 	for err == nil && ctx.Err() == nil {
 		if err = table.Wait(ctx); err != nil {
 			break

@@ -63,7 +63,13 @@ func TestMountsCauseScans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := build(t, Options{Source: newFakeSource()})
 		table := &fakeMounts{points: make(chan map[string]string), now: map[string]string{"/": "1;"}}
-		h.mounts = func() (mountTable, error) { return table, nil }
+		h.mounts = func() (mountTable, error) {
+			<-time.After(time.Millisecond) // in fake time: all that could go on without the table has
+			if s := h.Stats().Roots[0]; !s.LastScan.IsZero() {
+				t.Error("mounts are read after the first scan: what is mounted in between is missed")
+			}
+			return table, nil
+		}
 		write(t, h.path("a.jpg"), "x")
 		h.start()
 		pass(3 * time.Second)

@@ -1,7 +1,9 @@
 package watch
 
 import (
+	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
@@ -110,6 +112,77 @@ func TestProbed(t *testing.T) {
 			if evidence != tc.evidence || code != tc.code || due != tc.due {
 				t.Errorf("got %q, %q until %s", evidence, code, due)
 			}
+		})
+	}
+}
+
+// A program that records for 20 minutes and keeps its file open, with pauses far longer than settle and a clock that is set
+// meanwhile, is waited for: the file is offered once, whole.
+func TestLongRecording(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newFakeSource()
+		h := build(t, Options{Source: source}).start()
+		f, err := os.Create(h.path("video.mp4"))
+		must(t, err)
+		source.events <- Event{Path: h.path("video.mp4")}
+		for minute := range 20 {
+			_, err := f.WriteString("a minute")
+			must(t, err)
+			clock := time.Date([]int{1970, 2099, 2026}[minute%3], 1, 1, 0, 0, 0, 0, time.UTC)
+			must(t, os.Chtimes(f.Name(), clock, clock))
+			source.events <- Event{Path: h.path("video.mp4")}
+			pass(time.Minute)
+			h.expect()
+			h.expectReason("video.mp4", attachment.NotTakenOpen)
+		}
+		must(t, f.Close())
+		pass(busyRetry + time.Second)
+		c := h.expect("video.mp4")[0]
+		if c.Identity.Size != 20*int64(len("a minute")) || c.Evidence != attachment.EvidenceLease {
+			t.Errorf("got %+v", c)
+		}
+		h.Done(c, Disposition{Kind: Taken})
+		must(t, os.Remove(c.Path))
+		pass(10 * time.Minute)
+		h.expect()
+	})
+}
+
+// A file that shrinks, is replaced, rewritten or renamed while it settles is looked at again from the start, and only what
+// stands there in the end is offered.
+func TestChangedWhileSettling(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(h *harness)
+		offers string
+		size   int64
+	}{
+		"shrinks":   {func(h *harness) { must(h.t, os.Truncate(h.path("a.jpg"), 2)) }, "a.jpg", 2},
+		"rewritten": {func(h *harness) { write(h.t, h.path("a.jpg"), "other") }, "a.jpg", 5},
+		"replaced": {func(h *harness) {
+			write(h.t, h.root+".new", "other")
+			must(h.t, os.Rename(h.root+".new", h.path("a.jpg")))
+		}, "a.jpg", 5},
+		"renamed": {func(h *harness) { must(h.t, os.Rename(h.path("a.jpg"), h.path("b.jpg"))) }, "b.jpg", 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := newFakeSource()
+				h := build(t, Options{Source: source})
+				h.t = t
+				write(t, h.path("a.jpg"), "first")
+				past := time.Unix(1, 0) // so that a change shows however coarse the clock is
+				must(t, os.Chtimes(h.path("a.jpg"), past, past))
+				h.start()
+				pass(1500 * time.Millisecond)
+				tc.change(h)
+				source.events <- Event{Path: h.path("a.jpg")}
+				pass(1500 * time.Millisecond)
+				h.expect()
+				pass(1500 * time.Millisecond)
+				if c := h.expect(tc.offers)[0]; c.Identity.Size != tc.size {
+					t.Errorf("got %+v", c)
+				}
+			})
 		})
 	}
 }

@@ -189,9 +189,10 @@ func (w *Watcher) Run(ctx context.Context) error {
 		closing error
 	)
 	source := w.open()
+	table, points := w.mounted()
 	group.Go(func() { closing = w.listen(ctx, source) })
-	if w.mounts != nil {
-		group.Go(func() { w.followMounts(ctx) })
+	if table != nil {
+		group.Go(func() { w.followMounts(ctx, table, points) })
 	}
 	for _, t := range w.trees {
 		group.Go(func() { t.run(ctx) })
