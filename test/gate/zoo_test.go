@@ -8,14 +8,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -152,35 +150,6 @@ func load(t *testing.T) (stop func()) {
 		cancel()
 		group.Wait()
 	}
-}
-
-// digestTree returns the digests of the regular files below a directory, hidden ones excepted, by base name.
-func digestTree(dir string) (map[string]string, error) {
-	digests := map[string]string{}
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || path == dir {
-			return err
-		}
-		if strings.HasPrefix(d.Name(), ".") {
-			if d.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		if !d.Type().IsRegular() {
-			return nil
-		}
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		if digests[d.Name()] != "" {
-			return fmt.Errorf("two files are called %s", d.Name())
-		}
-		digests[d.Name()] = digestOf(content)
-		return nil
-	})
-	return digests, err
 }
 
 func digestOf(content []byte) string {
