@@ -33,6 +33,7 @@ func (t *tree) unavailable(code attachment.Code, detail string) {
 			slog.String(logging.KeyReason, string(code)), slog.String(logging.KeyErr, detail))
 	}
 	t.setState(code, detail)
+	t.periodic = min(t.periodic, t.now()+pollInterval)
 }
 
 // readable notes that a directory was listed completely.

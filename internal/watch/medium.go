@@ -77,9 +77,10 @@ func (t *tree) polled() {
 	t.stats.Polled = why
 }
 
-// interval is between two periodic walks. Called with t.mu held.
+// interval is between two periodic walks. A root that is not there costs next to nothing to look for, and nothing else tells
+// that it was made again or that its marker came. Called with t.mu held.
 func (t *tree) interval() time.Duration {
-	if t.stats.Polled != "" {
+	if t.stats.Polled != "" || !t.available() {
 		return min(t.rescan, pollInterval)
 	}
 	return t.rescan
