@@ -32,11 +32,14 @@ const maxMountTable = 16 << 20
 type kernelMounts struct{ file *os.File }
 
 func openMounts() (mountTable, error) {
-	file, err := os.Open("/proc/self/mountinfo")
+	const path = "/proc/self/mountinfo"
+	// os.Open would enter it into the runtime's poller. Whoever polls first takes the one notice of a change, and Wait would
+	// miss what the runtime took.
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	return &kernelMounts{file}, nil
+	return &kernelMounts{os.NewFile(uintptr(fd), path)}, nil
 }
 
 // Points implements mountTable.

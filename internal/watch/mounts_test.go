@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -194,4 +195,23 @@ func TestFuse(t *testing.T) {
 		t.Errorf("with its writer behind the mount: got %+v", c)
 	}
 	must(t, open.Close())
+}
+
+// The table is not in the runtime's poller: each look at it takes the one notice of a change, so two would race for it and a
+// mount would be found by the periodic scan only.
+func TestMountTableIsPolledOnce(t *testing.T) {
+	table, err := openMounts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	fd := int(table.(*kernelMounts).file.Fd())
+	infos, err := filepath.Glob("/proc/self/fdinfo/*")
+	must(t, err)
+	for _, path := range infos {
+		text, err := os.ReadFile(path)
+		if err == nil && regexp.MustCompile(fmt.Sprintf(`(?m)^tfd:\s+%d\s`, fd)).Match(text) {
+			t.Errorf("an epoll instance watches the table:\n%s", text)
+		}
+	}
 }
