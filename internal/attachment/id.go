@@ -10,6 +10,9 @@ import (
 // UUID version 7 (RFC 9562) in canonical lower-case text. Its time part is not trusted: the journal gives the order.
 type ID string
 
+// IDLength is how many bytes every ID has.
+const IDLength = 36
+
 // NewID makes a new ID. It fails only when the system has no randomness.
 func NewID() (ID, error) {
 	u, err := uuid.NewV7()

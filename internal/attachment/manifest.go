@@ -72,7 +72,10 @@ type Source struct {
 	Path     Name           `json:"path,omitzero"`
 	RelPath  Name           `json:"rel_path,omitzero"`
 	Identity SourceIdentity `json:"identity,omitzero"`
-	Evidence Evidence       `json:"evidence"`
+	// ChangedNS is when the source last changed in any way (st_ctim, inode(7)), as it was read; 0: not known. It is no part
+	// of its identity: a rename changes it.
+	ChangedNS int64    `json:"changed_ns,omitempty"`
+	Evidence  Evidence `json:"evidence"`
 	// ReleasePending: the payload is secured and the source is still to be removed.
 	ReleasePending bool `json:"release_pending,omitempty"`
 	// Kept says why the source was left in place although the watch moves files; empty when it was not.

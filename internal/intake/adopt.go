@@ -101,6 +101,9 @@ func (in *Intake) Adopt(ctx context.Context, req Request) (Result, error) {
 		return Result{}, err
 	}
 	a := &adoption{Intake: in, req: req, src: src, medium: in.mediumOf(req.Watch, req.Path, req.Identity.Device)}
+	if info, err := src.Stat(); err == nil {
+		a.changed = durable.ChangeTime(info) // before anything is read: what changes after it is not taken for read
+	}
 	result, err := a.run(ctx)
 	return result, errors.Join(err, src.Close())
 }
@@ -110,9 +113,11 @@ type adoption struct {
 	*Intake
 	req    Request
 	medium Medium
-	src    *durable.File
-	lease  *durable.Lease
-	id     attachment.ID
+	// changed is the source's change time when it was opened.
+	changed int64
+	src     *durable.File
+	lease   *durable.Lease
+	id      attachment.ID
 	// read is what the source held when it was read under the lease; nil when it was not read yet.
 	read *reading
 	// unsynced: the source failed to sync, now or before. It is neither moved nor cloned: its blocks may not hold its bytes.
@@ -250,7 +255,7 @@ func (a *adoption) intake(way attachment.Custody) queue.Intake {
 		ID: a.id, Way: way, Parent: parentOf(a.req.Parent), Binding: a.req.Binding, Filename: attachment.NameOf(filepath.Base(a.req.Path)),
 		Source: attachment.Source{
 			Watch: a.req.Watch, Path: attachment.NameOf(a.req.Path), RelPath: attachment.NameOf(a.req.RelPath),
-			Medium: a.medium.Name, Identity: a.req.Identity, Evidence: a.req.Evidence,
+			Medium: a.medium.Name, Identity: a.req.Identity, ChangedNS: a.changed, Evidence: a.req.Evidence,
 		},
 		ReleaseSource: way == attachment.CustodyCopy && a.req.Move,
 	}

@@ -21,7 +21,7 @@ import (
 //	anything else                                 a new file, whatever its name
 
 func (a *adoption) sighting() queue.Sighting {
-	return queue.Sighting{Watch: a.req.Watch, RelPath: a.req.RelPath, Medium: a.medium.Name, Identity: a.req.Identity}
+	return queue.Sighting{Watch: a.req.Watch, RelPath: a.req.RelPath, Medium: a.medium.Name, Identity: a.req.Identity, ChangedNS: a.changed}
 }
 
 // lookUp asks the ledger. alike says that the source is not known by its description and may be by its bytes.
@@ -55,7 +55,8 @@ func (a *adoption) lookUp() (result Result, alike bool, err error) {
 }
 
 // certain reports whether a source that the ledger knows needs no reading. Another file of the same name can have been
-// given the old one's time, and a camera without a clock gives all its files one time.
+// given the old one's time and, on ext4, its inode number, and a camera without a clock gives all its files one time. The
+// change time, which no program can set, tells them apart where numbers of files last.
 func (a *adoption) certain(row queue.Known) bool {
 	sameInode := row.Inode == a.req.Identity.Inode
 	sameDevice := row.Device == a.req.Identity.Device
@@ -64,7 +65,7 @@ func (a *adoption) certain(row queue.Known) bool {
 	if a.medium.Fleeting {
 		return clock && (named || sameInode && sameDevice)
 	}
-	return sameInode && (named || sameDevice)
+	return sameInode && (named || sameDevice) && row.ChangedNS != 0 && row.ChangedNS == a.changed
 }
 
 // recognize reads the source and looks its bytes up.

@@ -312,3 +312,35 @@ func TestSkippedThenSent(t *testing.T) {
 		t.Errorf("%v, %q", err, p.contents())
 	}
 }
+
+// Another content under the same name, of the same size, with the same time and even the same inode number, as ext4 gives
+// it to the next file and as a copy over the old one has it, is new: nothing but the change time tells.
+func TestSameDescriptionIsNew(t *testing.T) {
+	for _, at := range []time.Time{time.Unix(0, 0), time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)} {
+		s := newSite(t)
+		s.medium = Medium{Name: "uuid:ext4"}
+		path := s.write("DSC_0001.JPG", "first picture")
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+		p := s.restart()
+		first := p.taken(path, false).ID
+		time.Sleep(20 * time.Millisecond) // more than the kernel's tick
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteString("other picture"); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(f.Close(), os.Chtimes(path, at, at)); err != nil {
+			t.Fatal(err)
+		}
+		second := p.taken(path, false).ID
+		p.knownAs(path, second)
+		if n := len(p.contents()); n != 2 || first == second {
+			t.Errorf("%d attachments", n)
+		}
+		p.stop()
+	}
+}

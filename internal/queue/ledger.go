@@ -15,11 +15,13 @@ type Sighting struct {
 	// Medium names the card or filesystem; empty where that is not known.
 	Medium   string
 	Identity attachment.SourceIdentity
+	// ChangedNS is the change time, 0 where it is not known. It is no part of the key.
+	ChangedNS int64
 }
 
 // SightingOf is the sighting that a source was taken from.
 func SightingOf(s attachment.Source) Sighting {
-	return Sighting{Watch: s.Watch, RelPath: s.RelPath.Exact(), Medium: s.Medium, Identity: s.Identity}
+	return Sighting{Watch: s.Watch, RelPath: s.RelPath.Exact(), Medium: s.Medium, Identity: s.Identity, ChangedNS: s.ChangedNS}
 }
 
 // Known is what the ledger says of a sighting.
@@ -28,6 +30,9 @@ type Known struct {
 	// Device and Inode were the file's when its bytes were last proven to be this attachment's. They are no part of the
 	// key: both may change when a card is mounted again.
 	Device, Inode uint64
+	// ChangedNS was its change time then, 0 where it is not known. No program can set it, so it tells another content that was
+	// given the old one's time.
+	ChangedNS int64
 }
 
 // ledgerPrefix begins the rows of one path, whatever medium, size and time.
@@ -42,14 +47,17 @@ func ledgerKey(s Sighting) []byte {
 }
 
 func ledgerValue(id attachment.ID, s Sighting) []byte {
-	return slices.Concat(idKey(id), seqKey(s.Identity.Device), seqKey(s.Identity.Inode))
+	return slices.Concat(idKey(id), seqKey(s.Identity.Device), seqKey(s.Identity.Inode), seqKey(uint64(s.ChangedNS)))
 }
 
 func knownOf(value []byte) Known {
-	n := max(0, len(value)-16)
+	n := min(len(value), attachment.IDLength)
 	k := Known{ID: attachment.ID(value[:n])}
-	if len(value) > 16 {
-		k.Device, k.Inode = binary.BigEndian.Uint64(value[n:]), binary.BigEndian.Uint64(value[n+8:])
+	if rest := value[n:]; len(rest) >= 16 {
+		k.Device, k.Inode = binary.BigEndian.Uint64(rest), binary.BigEndian.Uint64(rest[8:])
+		if len(rest) >= 24 { // older rows have no change time
+			k.ChangedNS = int64(binary.BigEndian.Uint64(rest[16:]))
+		}
 	}
 	return k
 }
@@ -119,7 +127,7 @@ func (q *Queue) SeenAgain(ctx context.Context, s Sighting, id attachment.ID, mov
 		Edit: func(m *attachment.Manifest) {
 			if moved != "" {
 				m.Source.Path, m.Source.RelPath = attachment.NameOf(moved), attachment.NameOf(s.RelPath)
-				m.Source.Medium, m.Source.Identity = s.Medium, s.Identity
+				m.Source.Medium, m.Source.Identity, m.Source.ChangedNS = s.Medium, s.Identity, s.ChangedNS
 			}
 		},
 	}, func(tx *store.Tx, _ *attachment.Manifest) error { return remember(tx, s, id) })

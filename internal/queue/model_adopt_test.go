@@ -195,7 +195,7 @@ func (w *world) adopted(a Adoption) {
 	it.m.Seq = w.rows
 	switch s := SightingOf(it.m.Source); it.m.Custody {
 	case attachment.CustodyCopy:
-		w.ledger[rowOf(s)] = Known{id, s.Identity.Device, s.Identity.Inode}
+		w.ledger[rowOf(s)] = Known{id, s.Identity.Device, s.Identity.Inode, s.ChangedNS}
 	case attachment.CustodyMove:
 		delete(w.ledger, rowOf(s))
 	}

@@ -272,7 +272,7 @@ func (w *world) opSeen(id attachment.ID, _ *item) {
 	})
 	if want == nil {
 		w.forget(s.Watch, s.RelPath, id)
-		w.ledger[rowOf(s)] = Known{id, s.Identity.Device, s.Identity.Inode}
+		w.ledger[rowOf(s)] = Known{id, s.Identity.Device, s.Identity.Inode, s.ChangedNS}
 	}
 	w.settle(id, got, want)
 }

@@ -128,6 +128,8 @@ type entry struct {
 	queued bool
 
 	seen observation
+	// altered is the change time (st_ctim) that the last look before the offer saw.
+	altered int64
 	// changed: while it was offered, it was seen with another identity.
 	changed bool
 	// again: while it was offered, the taker asked for another offer.

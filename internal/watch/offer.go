@@ -36,6 +36,9 @@ func (t *tree) lookAgain(ctx context.Context) {
 // looked is called with t.mu held, as is everything below that touches no file.
 func (t *tree) looked(e *entry, info fs.FileInfo, err error) {
 	now := t.now()
+	if err == nil {
+		e.altered = durable.ChangeTime(info)
+	}
 	switch {
 	case err != nil:
 		t.blocked(e, err)
@@ -248,7 +251,7 @@ func (t *tree) follow(e *entry, rel string, d Disposition) {
 	}
 	if d.Kind == Taken || d.Kind == Stays || e.dir.gone {
 		t.forget(e)
-		if d.Kind == Stays && !t.stays.add(rel, e.seen.id, t.walking) {
+		if d.Kind == Stays && !t.stays.add(rel, e.seen.id, e.altered, t.walking) {
 			t.left = true
 		}
 		dir := rel[:max(0, strings.LastIndexByte(rel, '/'))]

@@ -193,7 +193,7 @@ func (s *scanner) see(n *node, path, name string, info fs.FileInfo, number uint6
 			out.changed = true
 			return
 		}
-		if t.stays.holds(rel, id, t.walking) {
+		if t.stays.holds(rel, id, durable.ChangeTime(info), t.walking) {
 			return
 		}
 		if s.walk && t.count[fresh] >= t.limits.fresh-t.limits.fresh/announcedShare {
@@ -203,7 +203,7 @@ func (s *scanner) see(n *node, path, name string, info fs.FileInfo, number uint6
 		if e = t.newEntry(n, name, fresh, number); e == nil {
 			return
 		}
-		e.walked = s.walk
+		e.walked, e.altered = s.walk, durable.ChangeTime(info)
 		if s.missing {
 			e.witness, e.before = n.witness()
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/durable"
 )
 
 // pass lets fake time go by and everything that it makes due happen.
@@ -236,6 +237,24 @@ func TestStaysIsNotOfferedAgain(t *testing.T) {
 			t.Errorf("not taken: %v", h.reasons())
 		}
 	})
+}
+
+// A source that stays is offered again when its bytes may have changed though it has the size, the time and the number of
+// before: its change time tells.
+func TestStaysIsOfferedWhenRewritten(t *testing.T) {
+	h := build(t, Options{Source: newFakeSource()})
+	write(t, h.path("a.jpg"), "x")
+	info, err := os.Lstat(h.path("a.jpg"))
+	must(t, err)
+	tr, id := h.trees[0], identityOf(info)
+	tr.stays.add("a.jpg", id, durable.ChangeTime(info), 0)
+	time.Sleep(20 * time.Millisecond) // more than the kernel's tick
+	must(t, os.Chtimes(h.path("a.jpg"), info.ModTime(), info.ModTime()))
+	again, err := os.Lstat(h.path("a.jpg"))
+	must(t, err)
+	if identityOf(again) != id || tr.stays.holds("a.jpg", id, durable.ChangeTime(again), 0) {
+		t.Error("a rewritten file is taken for known")
+	}
 }
 
 // Beyond the limit of files that stay, they are offered again and no others are lost.
