@@ -84,6 +84,12 @@ func (q *Queue) adopt(tx *store.Tx, a *Adoption) error {
 			return err
 		}
 	}
+	// A queue made anew knows which sidecars lie where they bound something. One that is to leave is dealt with by its release.
+	if b := m.Binding.Sidecar; b != nil && !b.ReleasePending {
+		if err := putSidecar(tx, m); err != nil {
+			return err
+		}
+	}
 	if a.Problem != nil {
 		_, err := q.apply(tx, id, Change{
 			Event: attachment.EventAttention, Reason: a.Problem.Code, Detail: a.Problem.Detail,

@@ -508,3 +508,18 @@ func TestStaleAfter(t *testing.T) {
 		}
 	}
 }
+
+// A bound attachment that is recorded anew, as a rebuild does, has its sidecar known where that lies.
+func TestAdoptedBoundKnowsItsSidecar(t *testing.T) {
+	f := open(t, filepath.Join(t.TempDir(), "queue.db"))
+	id := f.adopt("INS-7", "a.jpg", func(m *attachment.Manifest) {
+		m.Source.Watch, m.Source.RelPath = "card", attachment.NameOf("a.jpg")
+		m.Custody = attachment.CustodyCopy
+		m.Binding = attachment.Binding{Rule: attachment.BindSidecar, Wait: time.Minute, Sidecar: &attachment.Sidecar{
+			Path: attachment.NameOf("/card/a.jpg.json"), RelPath: attachment.NameOf("a.jpg.json"),
+		}}
+	})
+	if got, _, known, err := f.SidecarAt("card", "a.jpg.json"); err != nil || !known || got != id {
+		t.Errorf("%s, %t, %v", got, known, err)
+	}
+}
