@@ -324,3 +324,17 @@ func TestPattern(t *testing.T) {
 	}
 	d.delivered("holiday.jpg")
 }
+
+// What a manifest could bind is sent at once, though the manifest could not bind all that it names.
+func TestPartlyBoundManifest(t *testing.T) {
+	d := withSidecars(t, `adopt = "copy"`)
+	d.up()
+	defer d.down()
+	d.put("x.jpg", "one")
+	d.until("waits", func() bool { return d.count(attachment.ShownCaptured) == 1 })
+	d.put("x.jpg", "another one")
+	d.put("a.jpg", "a picture")
+	d.until("all wait", func() bool { return d.count(attachment.ShownCaptured) == 3 })
+	d.put("manifest.json", `{"version":1,"files":{"a.jpg":{"parent":"A"},"x.jpg":{"parent":"X"}}}`)
+	d.bound("a.jpg", "A", "manifest.json")
+}

@@ -68,6 +68,9 @@ func (s *session) take(ctx context.Context, c watch.Candidate) watch.Disposition
 	}
 	result, err := take(ctx, req)
 	if err != nil {
+		if c.Sidecar {
+			s.dispatcher.poke() // a manifest may have bound some of what it names
+		}
 		return s.notTaken(c, err)
 	}
 	if !result.Known {
