@@ -31,8 +31,12 @@ func bindingOf(w *config.Watch, c watch.Candidate) (parent string, b attachment.
 
 // awaitSidecar follows an adoption that a sidecar is to bind: one that lies there already is looked at again.
 func (s *session) awaitSidecar(c watch.Candidate) {
-	s.watch.Reconsider(c.Watch, c.RelPath+".json")
-	s.watch.Reconsider(c.Watch, path.Join(path.Dir(c.RelPath), sidecar.ManifestName))
+	for _, own := range sidecar.Own(c.RelPath) {
+		s.watch.Reconsider(c.Watch, own)
+	}
+	for _, name := range sidecar.Manifests() {
+		s.watch.Reconsider(c.Watch, path.Join(path.Dir(c.RelPath), name))
+	}
 	s.waits.poke()
 }
 

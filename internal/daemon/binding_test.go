@@ -338,3 +338,17 @@ func TestPartlyBoundManifest(t *testing.T) {
 	d.put("manifest.json", `{"version":1,"files":{"a.jpg":{"parent":"A"},"x.jpg":{"parent":"X"}}}`)
 	d.bound("a.jpg", "A", "manifest.json")
 }
+
+// Cards without long names write in capitals: such a manifest binds what comes after it, and such a sidecar goes first.
+func TestSidecarsInCapitals(t *testing.T) {
+	d := withSidecars(t, "")
+	d.up()
+	defer d.down()
+	d.put("MANIFEST.JSON", `{"version":1,"files":{"a.jpg":{"parent":"A"},"b.jpg":{"parent":"B"}}}`)
+	d.put("a.jpg.JSON", `{"version":1,"parent":"OWN"}`)
+	d.until("the sidecar waits for its file", func() bool { return d.notTaken("a.jpg.JSON").Reason == attachment.NotTakenSidecarAlone })
+	d.put("a.jpg", "a picture")
+	d.put("b.jpg", "another picture")
+	d.bound("a.jpg", "OWN", "a.jpg.JSON")
+	d.bound("b.jpg", "B", "MANIFEST.JSON")
+}

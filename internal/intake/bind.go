@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
@@ -144,32 +146,26 @@ func (in *Intake) nothingToBind(req Request, data []byte, rel, path string) (Res
 // takeManifest binds what a directory's manifest names of what came from that directory. A sidecar of a file's own goes
 // first. The manifest stays where it is.
 func (in *Intake) takeManifest(ctx context.Context, req Request, data []byte) error {
-	dir := strings.TrimSuffix(req.RelPath[:len(req.RelPath)-len(filepath.Base(req.RelPath))], "/")
-	found, err := in.Queue.UnboundBelow(req.Watch, dir, manifestPage)
-	if err != nil {
-		return err
-	}
-	var without []*attachment.Manifest
-	for _, m := range found {
-		own := m.Source.Path.Exact() + ".json"
-		if there, err := in.FS.Exists(own); err == nil && !there && filepath.Base(own) != filepath.Base(req.Path) {
-			without = append(without, m)
-		}
-	}
+	dir := req.RelPath[:len(req.RelPath)-len(filepath.Base(req.RelPath))]
 	files, refused := sidecar.ParseManifest(data)
 	if refused != nil {
-		return in.refuse(ctx, filepath.Base(req.Path), refused, without)
+		found, err := in.Queue.UnboundBelow(req.Watch, strings.TrimSuffix(dir, "/"), refusedPage)
+		if err != nil {
+			return err
+		}
+		found = slices.DeleteFunc(found, func(m *attachment.Manifest) bool { return in.hasOwn(req, m) })
+		return in.refuse(ctx, filepath.Base(req.Path), refused, found)
 	}
 	var first error
-	for _, m := range without {
-		entry, named := files[filepath.Base(m.Source.RelPath.Exact())]
-		if !named {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		found, err := in.Queue.Unbound(req.Watch, dir+name, shownIDs)
+		if err != nil {
+			return err
+		}
+		if len(found) == 0 || in.hasOwn(req, found[0]) {
 			continue
 		}
-		same, err := in.Queue.Unbound(req.Watch, m.Source.RelPath.Exact(), shownIDs)
-		if err == nil && len(same) > 0 {
-			err = in.bind(ctx, req, binding{facts: entry.Facts, data: entry.Text, found: same, entry: true})
-		}
+		err = in.bind(ctx, req, binding{facts: files[name].Facts, data: files[name].Text, found: found, entry: true})
 		var nt *NotTakenError
 		if err != nil && !errors.As(err, &nt) {
 			return err
@@ -178,14 +174,21 @@ func (in *Intake) takeManifest(ctx context.Context, req Request, data []byte) er
 			first = err
 		}
 	}
-	if first == nil && len(found) == manifestPage {
-		first = notTaken(attachment.NotTakenSidecarWaits, "more files of this directory follow", nil)
-	}
 	return first
 }
 
-// manifestPage bounds how many attachments one look at a manifest deals with.
-const manifestPage = 1000
+// hasOwn reports whether a sidecar of its own stands beside the file that an attachment came from.
+func (in *Intake) hasOwn(req Request, m *attachment.Manifest) bool {
+	for _, own := range sidecar.Own(m.Source.Path.Exact()) {
+		if there, err := in.FS.Exists(own); (err != nil || there) && filepath.Base(own) != filepath.Base(req.Path) {
+			return true
+		}
+	}
+	return false
+}
+
+// refusedPage bounds how many attachments are sent to attention for one manifest that cannot be used.
+const refusedPage = 1000
 
 // binding is what is about to be bound.
 type binding struct {

@@ -325,7 +325,7 @@ func TestSameDescriptionIsNew(t *testing.T) {
 		}
 		p := s.restart()
 		first := p.taken(path, false).ID
-		time.Sleep(20 * time.Millisecond) // more than the kernel's tick
+		<-time.After(20 * time.Millisecond) // more than the kernel's tick
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {
 			t.Fatal(err)

@@ -132,7 +132,7 @@ func TestProblemsArePrintable(t *testing.T) {
 func TestNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"x.jpg.json": "x.jpg", "x.JPG.JSON": "x.JPG", "x.json": "x", "\xff.json": "\xff", "manifest.json.json": "manifest.json",
-		"manifest.json": "", "MANIFEST.JSON": "", ".json": "", "x.jpg": "", "json": "", "": "", "x.json.part": "",
+		"manifest.json": "", "MANIFEST.JSON": "", ".json": "", "x.jpg": "", "json": "", "": "", "x.json.part": "", "x.Json": "",
 	} {
 		got, ok := Target(name)
 		if got != want || ok != (want != "") {
@@ -142,7 +142,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%q: Is %v", name, Is(name))
 		}
 	}
-	if !IsManifest("Manifest.json") || IsManifest("a-manifest.json") {
+	if !IsManifest("MANIFEST.JSON") || IsManifest("Manifest.json") || IsManifest("a-manifest.json") {
 		t.Error("names of manifests")
 	}
 }

@@ -248,7 +248,7 @@ func TestStaysIsOfferedWhenRewritten(t *testing.T) {
 	must(t, err)
 	tr, id := h.trees[0], identityOf(info)
 	tr.stays.add("a.jpg", id, durable.ChangeTime(info), 0)
-	time.Sleep(20 * time.Millisecond) // more than the kernel's tick
+	<-time.After(20 * time.Millisecond) // more than the kernel's tick
 	must(t, os.Chtimes(h.path("a.jpg"), info.ModTime(), info.ModTime()))
 	again, err := os.Lstat(h.path("a.jpg"))
 	must(t, err)
