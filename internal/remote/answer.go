@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -155,9 +156,19 @@ func broken(watching context.Context, step Step, unread, err error) *Error {
 		}
 		return Fail(step, KindCancelled, cause)
 	}
+	if status, refused := refusedByProxy(err); refused {
+		c := Case{Step: step, Kind: KindProxy, Status: status}
+		return &Error{Step: step, Kind: c.Kind, Status: status, Ruling: Classify(c), Err: err}
+	}
 	switch {
+	case uprooted(watching):
+		return Fail(step, KindMoved, ErrMoved)
 	case isCertificate(err):
 		return Fail(step, KindTLS, err)
+	case isOwnCertificate(err):
+		return Fail(step, KindCertificate, err)
+	case isPlain(err):
+		return Fail(step, KindForeign, fmt.Errorf("%w: it does not speak TLS", ErrForeign))
 	case !wasConnected(watching):
 		return Fail(step, KindConnect, err)
 	}
@@ -170,6 +181,12 @@ func withoutURL(err error) error {
 		return u.Err
 	}
 	return err
+}
+
+// isPlain reports that what answered does not speak TLS.
+func isPlain(err error) bool {
+	_, ok := errors.AsType[tls.RecordHeaderError](err)
+	return ok || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 func isCertificate(err error) bool {

@@ -21,6 +21,8 @@ var (
 	ErrForeign = errors.New("not a fieldgw server")
 	// ErrStalled is returned when no byte moved in either direction for the idle timeout.
 	ErrStalled = errors.New("no byte moved in time")
+	// ErrMoved is returned when the connection was ended because addresses or routes changed, or the machine was suspended.
+	ErrMoved = errors.New("the way to the server changed")
 	// ErrSilent is returned when the whole answer did not come in time after the last byte of the request.
 	ErrSilent = errors.New("no answer in time")
 	// ErrShortBody is returned when a stream's body ended before its stated length.
