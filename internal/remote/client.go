@@ -45,7 +45,9 @@ type Options struct {
 	// says (http.ProxyFromEnvironment). ProxyCredential gives its user:password; nil: it asks for none.
 	Proxy           string
 	ProxyCredential Credential
-	// Credential gives the device's token.
+	// Protocol is that of the server; nil is Fieldgw().
+	Protocol *Protocol
+	// Credential gives the device's token; nil where the protocol needs none, or the certificate stands for it.
 	Credential Credential
 	// IdleTimeout is the longest time without a byte in either direction; it also bounds dialling and handshake.
 	IdleTimeout time.Duration
@@ -61,24 +63,36 @@ type Options struct {
 	Running func() time.Duration
 }
 
+// Endpoint is the server's base URL as it was typed.
+func (c *Client) Endpoint() *url.URL {
+	u := *c.typed
+	return &u
+}
+
 // Client sends requests to one server. Its methods may be called by several goroutines.
 type Client struct {
 	endpoint     *url.URL // its path ends with a slash
+	typed        *url.URL // as it was typed
+	protocol     *Protocol
 	keys         keyring
 	idle, answer time.Duration
 	userAgent    string
 	log          *slog.Logger
 	network      *network
+	moves        moves
 }
 
 // New makes a client and reads the CA file. It connects to nothing and does not read the credential. Errors wrap
 // ErrBadOptions, or are those of reading the CA file.
 func New(o Options) (*Client, error) {
-	endpoint, err := parseEndpoint(o.Endpoint)
+	if o.Protocol == nil {
+		o.Protocol = Fieldgw()
+	}
+	typed, err := parseEndpoint(o.Endpoint)
 	if err != nil {
 		return nil, err
 	}
-	if o.Credential == nil || o.Logger == nil {
+	if o.Credential == nil && o.CertFile == "" && !o.Protocol.Anonymous || o.Logger == nil {
 		return nil, fmt.Errorf("%w: no credential or no logger", ErrBadOptions)
 	}
 	if o.IdleTimeout < 0 || o.AnswerTimeout < 0 {
@@ -90,12 +104,13 @@ func New(o Options) (*Client, error) {
 	if o.AnswerTimeout == 0 {
 		o.AnswerTimeout = DefaultAnswerTimeout
 	}
-	network, err := newNetwork(o, endpoint)
+	network, err := newNetwork(o, typed)
 	if err != nil {
 		return nil, err
 	}
 	return &Client{
-		endpoint: endpoint, keys: keyring{source: o.Credential}, userAgent: o.UserAgent, log: o.Logger,
+		endpoint: typed.JoinPath("/"), typed: typed, protocol: o.Protocol,
+		keys: keyring{source: o.Credential, check: o.Protocol.check}, userAgent: o.UserAgent, log: o.Logger,
 		idle: o.IdleTimeout, answer: o.AnswerTimeout, network: network,
 	}, nil
 }
@@ -116,7 +131,7 @@ func parseEndpoint(text string) (*url.URL, error) {
 	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
 		return nil, fmt.Errorf("%w: the endpoint is neither https nor http to this machine", ErrBadOptions)
 	}
-	return u.JoinPath("/"), nil
+	return u, nil
 }
 
 func isLoopback(host string) bool {

@@ -42,6 +42,8 @@ type Error struct {
 	RetryAfter time.Duration
 	// Detail is the server's text or a description of a foreign answer: one printable line of bounded length.
 	Detail string
+	// location is where a 307 or 308 leads.
+	location string
 	// Err is the cause below; nil when the answer says it all. It contains no URL and no credential.
 	Err error
 }

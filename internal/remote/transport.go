@@ -129,7 +129,7 @@ func (n *network) client(http2 bool) *http.Client {
 	}
 	return &http.Client{
 		Transport: t,
-		// Our server redirects nobody. A portal does, and the token must not follow.
+		// Portals redirect, and the token must not follow. Where a protocol has redirects, Client.follow looks at each.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

@@ -173,17 +173,17 @@ func shared(conn net.Conn) bool {
 	return ok && c.ConnectionState().NegotiatedProtocol == "h2"
 }
 
-// movingReader tells of bytes of the answer as they are read.
-type movingReader struct {
-	io.Reader
+// movingBody tells of bytes of the answer as they are read.
+type movingBody struct {
+	io.ReadCloser
 	watch *watch
 }
 
 // Read implements io.Reader.
-func (r movingReader) Read(p []byte) (int, error) {
-	n, err := r.Reader.Read(p)
+func (b movingBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
 	if n > 0 {
-		r.watch.moved()
+		b.watch.moved()
 	}
 	return n, err
 }
