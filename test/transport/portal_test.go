@@ -30,11 +30,12 @@ type impostor struct {
 	close func()
 }
 
-// stand stops the server and puts a handler in its place, with the server's certificate unless another is given; plain is
-// without TLS.
+// stand puts a handler in the server's place, with the server's certificate unless another is given; plain is without TLS.
 func (s *scene) stand(handler http.HandlerFunc, cert *tls.Certificate, plain bool) *impostor {
 	s.t.Helper()
-	must(s.t, "stop server", s.StopServer())
+	if s.Server().Running() {
+		must(s.t, "stop server", s.StopServer())
+	}
 	u, err := url.Parse(s.ServerURL())
 	must(s.t, "read address", err)
 	l, err := net.Listen("tcp", u.Host)
