@@ -68,14 +68,14 @@ func (s *scene) leave(i *impostor) {
 }
 
 // selfSigned makes a certificate for this machine, with a URI of a device if one is given, and its parts in PEM.
-func selfSigned(t *testing.T, uri string, until time.Time) (pair tls.Certificate, cert, key []byte) {
+func selfSigned(t *testing.T, uri string, until time.Time, more ...net.IP) (pair tls.Certificate, cert, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, "make key", err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "test"}, NotBefore: until.Add(-48 * time.Hour), NotAfter: until,
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IPAddresses: append(more, net.IPv4(127, 0, 0, 1)),
 	}
 	if uri != "" {
 		u, err := url.Parse(uri)
