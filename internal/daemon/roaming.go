@@ -26,8 +26,8 @@ func (s *session) linkChanged(ctx context.Context, up bool) {
 	ended := d.client.LinkChanged()
 	s.log.InfoContext(ctx, "the link changed", slog.Bool("up", up), slog.Int("connections_ended", ended))
 	state := d.channel.State()
-	if up && state.Class == remote.ChannelTransient && time.Until(state.NotBefore) > onlineSpread {
-		d.channel.Reset(onlineSpread)
+	if up && state.Class == remote.ChannelTransient && time.Until(state.NotBefore) > remote.OnlineSpread {
+		d.channel.Reset(remote.OnlineSpread)
 	}
 	d.poke()
 }
