@@ -31,6 +31,8 @@ type Limits struct {
 	KeepAlive time.Duration
 	// Drain bounds the time that requests under way get when the server stops, before appends are cut; 10 s.
 	Drain time.Duration
+	// Expire ends an upload session in which no byte was confirmed for this long; 7 days.
+	Expire time.Duration
 	// KeepFree is how many bytes of the volume reservations leave alone; 64 MiB.
 	KeepFree int64
 }
@@ -76,11 +78,18 @@ func (l Limits) withDefaults() Limits {
 	period(&l.Header, 10*time.Second)
 	period(&l.KeepAlive, 2*time.Minute)
 	period(&l.Drain, 10*time.Second)
+	period(&l.Expire, 7*24*time.Hour)
 	return l
 }
 
-func (l Limits) upload() upload.Limits {
+// upload is the part of the data plane; room measures the free bytes of the volume.
+func (l Limits) upload(room func() (int64, error)) upload.Limits {
 	return upload.Limits{
 		MaxAppend: l.MaxAppend, Idle: l.Idle, AppendsPerDevice: l.AppendsPerDevice, Verifications: l.Verifications,
+		MaxLength: l.MaxLength, SessionsPerAccount: l.SessionsPerAccount, Expire: l.Expire,
+		Room: func() (int64, error) {
+			free, err := room()
+			return free - l.KeepFree, err
+		},
 	}
 }
