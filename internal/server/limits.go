@@ -11,7 +11,7 @@ import (
 type Limits struct {
 	// MaxLength is the largest attachment, in bytes; at most wire.MaxLength, which is the default.
 	MaxLength int64
-	// MaxAppend is the largest body of one append, in bytes; 8 MiB.
+	// MaxAppend is the largest body of one append to a session that a device reserved, in bytes; 8 MiB.
 	MaxAppend int64
 	// AppendsPerDevice bounds the appends of one device that move at the same time; 16, the most workers a device can have.
 	AppendsPerDevice int
@@ -42,6 +42,8 @@ const (
 	maxHeaderBytes = 32 << 10
 	// discardTime bounds how long the rest of a body is read after its answer, so that the connection can be kept.
 	discardTime = 5 * time.Second
+	// tidyTime is the longest time between two looks through the open upload sessions.
+	tidyTime = 10 * time.Minute
 	// cutTime bounds how long appends that were cut take to confirm their prefix.
 	cutTime = 10 * time.Second
 	// listLimit is the largest page of a list; listBytes cuts a page earlier.

@@ -135,6 +135,9 @@ func (e *Engine) SetLength(ctx context.Context, who store.Identity, session stri
 	if length < 0 || length > e.limits.MaxLength {
 		return store.Session{}, ErrTooLarge
 	}
+	if s, err := e.store.Session(ctx, who.Account, session); err != nil || s.Length == length && s.State != store.SessionVoid {
+		return s, err
+	}
 	room, err := e.limits.Room()
 	if err != nil {
 		return store.Session{}, err
