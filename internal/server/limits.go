@@ -11,7 +11,7 @@ import (
 type Limits struct {
 	// MaxLength is the largest attachment, in bytes; at most wire.MaxLength, which is the default.
 	MaxLength int64
-	// MaxAppend is the largest body of one append, in bytes; 8 MiB.
+	// MaxAppend is the largest body of one append to a session that a device reserved, in bytes; 8 MiB.
 	MaxAppend int64
 	// AppendsPerDevice bounds the appends of one device that move at the same time; 16, the most workers a device can have.
 	AppendsPerDevice int
@@ -31,6 +31,8 @@ type Limits struct {
 	KeepAlive time.Duration
 	// Drain bounds the time that requests under way get when the server stops, before appends are cut; 10 s.
 	Drain time.Duration
+	// Expire ends an upload session in which no byte was confirmed for this long; 7 days.
+	Expire time.Duration
 	// KeepFree is how many bytes of the volume reservations leave alone; 64 MiB.
 	KeepFree int64
 }
@@ -40,6 +42,8 @@ const (
 	maxHeaderBytes = 32 << 10
 	// discardTime bounds how long the rest of a body is read after its answer, so that the connection can be kept.
 	discardTime = 5 * time.Second
+	// tidyTime is the longest time between two looks through the open upload sessions.
+	tidyTime = 10 * time.Minute
 	// cutTime bounds how long appends that were cut take to confirm their prefix.
 	cutTime = 10 * time.Second
 	// listLimit is the largest page of a list; listBytes cuts a page earlier.
@@ -76,11 +80,18 @@ func (l Limits) withDefaults() Limits {
 	period(&l.Header, 10*time.Second)
 	period(&l.KeepAlive, 2*time.Minute)
 	period(&l.Drain, 10*time.Second)
+	period(&l.Expire, 7*24*time.Hour)
 	return l
 }
 
-func (l Limits) upload() upload.Limits {
+// upload is the part of the data plane; room measures the free bytes of the volume.
+func (l Limits) upload(room func() (int64, error)) upload.Limits {
 	return upload.Limits{
 		MaxAppend: l.MaxAppend, Idle: l.Idle, AppendsPerDevice: l.AppendsPerDevice, Verifications: l.Verifications,
+		MaxLength: l.MaxLength, SessionsPerAccount: l.SessionsPerAccount, Expire: l.Expire,
+		Room: func() (int64, error) {
+			free, err := room()
+			return free - l.KeepFree, err
+		},
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/server/admin"
+	"github.com/fieldgw/fieldgw/internal/server/upload"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
@@ -224,7 +225,7 @@ func TestOtherAccountSeesNothing(t *testing.T) {
 		} {
 			c.token = r.stranger
 			got := r.do(c).is(404)
-			c.path = strings.Replace(strings.Replace(c.path, f.id, unknown.id, 1), a.Upload.URL, uploadPath+strings.Repeat("0", 40), 1)
+			c.path = strings.Replace(strings.Replace(c.path, f.id, unknown.id, 1), a.Upload.URL, upload.Path+strings.Repeat("0", 40), 1)
 			if want := r.do(c); string(got.body) != string(want.body) {
 				t.Errorf("%s tells more than %s", got, want)
 			}

@@ -24,6 +24,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/durable"
 	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/server/admin"
+	"github.com/fieldgw/fieldgw/internal/server/upload"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
@@ -340,7 +341,7 @@ func (r *rig) deliver(f file) receipt.Receipt {
 
 // uploadFile is the data file of an upload.
 func (r *rig) uploadFile(url string) string {
-	return filepath.Join(r.dir, "accounts", "acme", "uploads", strings.TrimPrefix(url, uploadPath))
+	return filepath.Join(r.dir, "accounts", "acme", "uploads", strings.TrimPrefix(url, upload.Path))
 }
 
 func (r *rig) contentFile(f file) string {

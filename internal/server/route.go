@@ -12,12 +12,9 @@ import (
 	"github.com/fieldgw/fieldgw/internal/logging"
 	"github.com/fieldgw/fieldgw/internal/server/reply"
 	"github.com/fieldgw/fieldgw/internal/server/store"
+	"github.com/fieldgw/fieldgw/internal/server/upload"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
-
-// uploadPath is where upload resources are; their URLs in answers are absolute paths, which clients resolve against the
-// address that they reached the server by.
-const uploadPath = "/v1/uploads/"
 
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
@@ -26,10 +23,15 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("/v1/attachments/{id}", methods{http.MethodPut: s.device(s.reserve), http.MethodGet: s.device(s.show)})
 	mux.Handle("/v1/attachments/{id}/registration", methods{http.MethodPost: s.device(s.register)})
 	mux.Handle("/v1/attachments/{id}/content", methods{http.MethodGet: s.device(s.content), http.MethodHead: s.device(s.content)})
-	mux.Handle(uploadPath+"{session}", override(methods{
+	mux.Handle(strings.TrimSuffix(upload.Path, "/"), override(methods{
+		http.MethodOptions: s.tus.Options,
+		http.MethodPost:    s.device(s.tus.Create),
+	}))
+	mux.Handle(upload.Path+"{session}", override(methods{
 		http.MethodOptions: s.tus.Options,
 		http.MethodHead:    s.device(session(s.tus.Head)),
 		http.MethodPatch:   s.device(session(s.tus.Patch)),
+		http.MethodDelete:  s.device(session(s.tus.Delete)),
 	}))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		reply.Problem(w, wire.CodeNotFound, "no such route")

@@ -47,29 +47,32 @@ func (e *Engine) Append(ctx context.Context, who store.Identity, session string,
 	if at != s.Offset {
 		return s.Offset, store.ErrOffset
 	}
-	room := min(s.Length-s.Offset, e.limits.MaxAppend)
-	if body.Length > room {
-		return s.Offset, ErrAppendLimit
+	room, err := e.room(s, body.Length)
+	if err != nil {
+		return s.Offset, err
 	}
 	to, err := e.receive(ctx, s, p, body, room)
 	if err == nil {
 		err = p.done()
 	}
-	if err != nil || to < s.Length || s.State != store.SessionOpen {
+	if err != nil || !s.EndsAt(to) || s.State != store.SessionOpen {
 		return to, err
 	}
 	return to, e.verifyLast(ctx, s)
 }
 
-// Session returns a session that still answers, with an offset whose bytes are there. Errors: store.ErrNotFound,
-// store.ErrGone for one that is void, whose record is damaged, or whose content is lost since; the file's.
+// Session returns a session that still answers, with an offset whose bytes are there. One that a client created is
+// registered when it has all its bytes. Errors: store.ErrNotFound,
+// store.ErrGone for one that is void, whose record is damaged, or whose content is lost since; the file's; those of Verify.
 func (e *Engine) Session(ctx context.Context, who store.Identity, session string) (store.Session, error) {
 	s, err := e.store.Session(ctx, who.Account, session)
 	switch {
 	case errors.Is(err, store.ErrDamaged):
 		err = errors.Join(store.ErrGone, err)
 	case err == nil && s.State == store.SessionOpen:
-		s, err = e.settled(ctx, s)
+		if s, err = e.settled(ctx, s); err == nil && s.Created && s.Whole() {
+			s, err = e.finished(ctx, s)
+		}
 	}
 	if err != nil {
 		return s, err
@@ -166,10 +169,11 @@ func (e *Engine) expectEnd(p *pace, body Body) error {
 }
 
 // verifyLast verifies after the last byte. Only what is final fails the append, whose bytes are confirmed in any case;
-// everything else is tried again when the device asks for the attachment or registers it.
+// everything else is tried again when the device asks for the attachment or registers it. A creating client does neither
+// and takes this answer for the receipt, so that it learns of every failure.
 func (e *Engine) verifyLast(ctx context.Context, s store.Session) error {
 	_, err := e.Verify(ctx, s.Account, s.AttachmentID)
-	if err == nil || errors.Is(err, store.ErrDigest) || errors.Is(err, store.ErrGone) {
+	if err == nil || s.Created || errors.Is(err, store.ErrDigest) || errors.Is(err, store.ErrGone) {
 		return err
 	}
 	if !errors.Is(err, ErrStopping) {

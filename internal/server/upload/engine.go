@@ -15,7 +15,8 @@ import (
 
 // Limits bound what clients may ask of the data plane. Zero values are not allowed.
 type Limits struct {
-	// MaxAppend is the largest body of one append, in bytes.
+	// MaxAppend is the largest body of one append, in bytes. A client that created its session has no means to learn it and
+	// is not held to it.
 	MaxAppend int64
 	// Idle ends an append that received no byte for this long.
 	Idle time.Duration
@@ -23,6 +24,14 @@ type Limits struct {
 	AppendsPerDevice int
 	// Verifications bounds the files that are read back at the same time.
 	Verifications int
+	// MaxLength is the largest attachment that a client may create, in bytes.
+	MaxLength int64
+	// SessionsPerAccount bounds the open sessions of one account.
+	SessionsPerAccount int
+	// Expire is how long after its last append a session may be ended.
+	Expire time.Duration
+	// Room tells how many bytes of the volume uploads may still take.
+	Room func() (int64, error)
 }
 
 // Engine takes bytes into sessions and verifies them. It may be used by any number of goroutines; one store has one
@@ -64,7 +73,7 @@ func New(records store.Store, files *store.Files, limits Limits, now func() time
 	}
 }
 
-// MaxAppend is the largest body of one append, in bytes.
+// MaxAppend is the largest body of one append to a session that a device reserved, in bytes.
 func (e *Engine) MaxAppend() int64 { return e.limits.MaxAppend }
 
 // claim makes p the one append of the session. Errors: ErrStopping, ErrBusy, ErrTooMany.

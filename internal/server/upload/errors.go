@@ -22,6 +22,10 @@ var (
 	ErrIdle = errors.New("no byte arrived for too long")
 	// ErrBody is returned by Append when the body ended early. What had arrived is confirmed.
 	ErrBody = errors.New("body ended early")
+	// ErrTooLarge is returned by Create, SetLength and Append for more bytes than the server takes of one attachment.
+	ErrTooLarge = errors.New("attachment is larger than this server takes")
+	// ErrFinished is returned by Terminate for a session whose bytes are verified: what is received stays.
+	ErrFinished = errors.New("upload is finished")
 	// ErrStopping is returned while the server stops. What had arrived is confirmed.
 	ErrStopping = errors.New("server is stopping")
 )
@@ -35,6 +39,8 @@ var refusals = []struct {
 	{ErrBusy, wire.CodeBusy, "another append of this session is moving"},
 	{ErrTooMany, wire.CodeTooMany, "this device has too many appends moving"},
 	{ErrAppendLimit, wire.CodeAppendLimit, "the body exceeds the declared length or the largest append; nothing of it was kept"},
+	{ErrTooLarge, wire.CodeSizeLimit, "the attachment is larger than this server takes"},
+	{ErrFinished, wire.CodeMethod, "the upload is finished, and what was received stays"},
 	{ErrIdle, wire.CodeTimeout, "no byte arrived for too long; what had arrived is confirmed"},
 	{ErrBody, wire.CodeInvalid, "the body ended early; what had arrived is confirmed"},
 	{ErrStopping, wire.CodeShuttingDown, "the server is stopping"},
@@ -57,6 +63,9 @@ func Refusal(err error) (wire.Code, string) {
 		if errors.Is(err, r.err) {
 			return r.code, r.detail
 		}
+	}
+	if errors.Is(err, wire.ErrInvalid) {
+		return wire.CodeInvalid, err.Error()
 	}
 	if durable.IsNoSpace(err) {
 		return wire.CodeServerFull, "the server has no room for this"

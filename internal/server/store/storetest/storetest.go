@@ -110,7 +110,7 @@ func fill(t *testing.T, s store.Store, out store.Reserved) {
 	if a.Facts.Length > out.Session.Offset {
 		must(t, s.Advance(t.Context(), a.Account, out.Session.ID, out.Session.Offset, a.Facts.Length, start))
 	}
-	must(t, s.Verified(t.Context(), a.Account, a.ID, a.Generation))
+	must(t, s.Verified(t.Context(), a.Account, a.ID, a.Generation, start))
 }
 
 func register(t *testing.T, s store.Store, a store.Attachment, parent receipt.Parent) receipt.Receipt {
