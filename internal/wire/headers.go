@@ -25,6 +25,9 @@ const (
 	HeaderUploadExpires = "Upload-Expires"
 	HeaderTusExtension  = "Tus-Extension"
 	HeaderTusMaxSize    = "Tus-Max-Size"
+	// HeaderUploadChecksum is over the bytes of one body; HeaderTusAlgorithms lists what it may be of (tus 1.0.0, checksum).
+	HeaderUploadChecksum = "Upload-Checksum"
+	HeaderTusAlgorithms  = "Tus-Checksum-Algorithm"
 	// HeaderMethodOverride names the method to use in place of the request's own (tus 1.0.0, X-HTTP-Method-Override).
 	HeaderMethodOverride = "X-HTTP-Method-Override"
 	// TusVersion is the only version spoken.
@@ -35,7 +38,7 @@ const (
 
 // TusExtensions are the extensions of tus 1.0.0 that a fieldgw server speaks.
 func TusExtensions() []string {
-	return []string{"creation", "creation-with-upload", "creation-defer-length", "expiration", "termination"}
+	return []string{"creation", "creation-with-upload", "creation-defer-length", "checksum", "expiration", "termination"}
 }
 
 // Headers and values of the data plane, Resumable Uploads for HTTP (draft-ietf-httpbis-resumable-upload) and Digest Fields
@@ -46,7 +49,7 @@ const (
 	HeaderUploadLimit    = "Upload-Limit"
 	// HeaderInteropVersion carries InteropVersion: who does not send it gets no 104.
 	HeaderInteropVersion = "Upload-Draft-Interop-Version"
-	InteropVersion       = "8"
+	InteropVersion       = 8
 	// HeaderContentDigest is over the bytes of one message, HeaderReprDigest over the whole file.
 	HeaderContentDigest  = "Content-Digest"
 	HeaderReprDigest     = "Repr-Digest"
