@@ -83,6 +83,7 @@ func TestRoutes(t *testing.T) {
 		"/v1/attachments/" + id:          wire.CodeNotFound,
 		"/v1/attachments/a%2Fb":          wire.CodeNotFound,
 		"/v1/attachments/x/y":            wire.CodeNotFound,
+		"/v1/uploads":                    wire.CodeMethod,
 		"/v1/uploads/x":                  wire.CodeMethod,
 		"/v1/uploads/":                   wire.CodeNotFound,
 		"/v1/attachments?limit=0":        wire.CodeInvalid,
@@ -97,9 +98,9 @@ func TestRoutes(t *testing.T) {
 	}
 	for path, allow := range map[string]string{
 		"/v1/status": "GET", "/v1/attachments": "GET", "/v1/attachments/x": "GET, PUT", "/v1/attachments/x/content": "GET, HEAD",
-		"/v1/attachments/x/registration": "POST", "/v1/uploads/x": "HEAD, OPTIONS, PATCH",
+		"/v1/attachments/x/registration": "POST", "/v1/uploads/x": "DELETE, HEAD, OPTIONS, PATCH", "/v1/uploads": "OPTIONS, POST",
 	} {
-		a := r.do(call{method: http.MethodDelete, path: path})
+		a := r.do(call{method: http.MethodTrace, path: path})
 		a.refused(wire.CodeMethod)
 		if got := a.header.Get("Allow"); got != allow {
 			t.Errorf("%s: Allow is %q, want %q", path, got, allow)

@@ -235,7 +235,17 @@ type file struct {
 	id    string
 	bytes []byte
 	facts wire.Reserve
+	as    dialect
 }
+
+// dialect is how a client delivers a file.
+type dialect string
+
+const (
+	reserved   dialect = ""           // as a device does
+	declared   dialect = "declared"   // by a creation with its digest
+	undeclared dialect = "undeclared" // by a creation that leaves the digest to the server
+)
 
 func newFile(content string) file {
 	sum := sha256.Sum256([]byte(content))
