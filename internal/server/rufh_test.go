@@ -9,7 +9,9 @@ import (
 	"net/textproto"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/server/upload"
@@ -270,37 +272,46 @@ func TestDialectsShareUploads(t *testing.T) {
 	r.stands(url, 10, 10, true)
 }
 
-// interims sends a request and returns what 104s brought; body gets the channel that they come by.
-func (r *rig) interims(method, path string, header map[string]string, body func(told <-chan textproto.MIMEHeader) io.Reader) ([]textproto.MIMEHeader, answered, error) {
+// stream sends a body in pieces, each when a 104 has confirmed the one before it or patience is at its end, and returns what
+// 104s brought. Each confirmed offset is passed to confirmed, if that is set.
+func (r *rig) stream(c call, patience time.Duration, confirmed func(offset int64), pieces ...string) ([]textproto.MIMEHeader, answered, error) {
 	r.t.Helper()
-	told, all := make(chan textproto.MIMEHeader, 100), []textproto.MIMEHeader{}
-	trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+	told, done, all := make(chan int64, 100), make(chan struct{}), []textproto.MIMEHeader{}
+	c.trace = &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
 		if code == wire.StatusResumption {
 			all = append(all, h)
-			told <- h
+		}
+		if offset, err := strconv.ParseInt(h.Get(wire.HeaderUploadOffset), 10, 64); err == nil {
+			told <- offset
 		}
 		return nil
 	}}
-	a, err := r.try(call{method: method, path: path, header: header, reader: body(told), trace: trace})
-	return all, a, err
-}
-
-// fed is a body of pieces, each of which is sent when the one before it is confirmed.
-func fed(t *testing.T, told <-chan textproto.MIMEHeader, pieces ...string) io.Reader {
 	body := newSlowBody()
-	go func() {
+	c.reader = body
+	var feeding sync.WaitGroup
+	feeding.Go(func() {
+		defer func() { _ = body.feed.Close() }()
 		for i, piece := range pieces {
-			for i > 0 && (<-told).Get(wire.HeaderUploadOffset) == "" { // the first 104 of a creation has the address
+			if i > 0 {
+				select {
+				case offset := <-told:
+					if confirmed != nil {
+						confirmed(offset)
+					}
+				case <-time.After(patience): // refused, and the server wants to see the end of it before it says so
+				case <-done:
+					return
+				}
 			}
 			if _, err := io.WriteString(body.feed, piece); err != nil {
-				t.Error(err)
+				return
 			}
 		}
-		if err := body.feed.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	return body
+	})
+	a, err := r.try(c)
+	close(done)
+	feeding.Wait()
+	return all, a, err
 }
 
 // While an append lasts its client is told what is confirmed, which a crash does not take back, and first where the upload
@@ -308,9 +319,8 @@ func fed(t *testing.T, told <-chan textproto.MIMEHeader, pieces ...string) io.Re
 func TestInterimAnswers(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Limits.Confirm = 3 })
 	f := newFile("0123456789")
-	feed := func(told <-chan textproto.MIMEHeader) io.Reader { return fed(t, told, "012", "345", "6789") }
-	header := opening(true, wire.HeaderInteropVersion, "8")
-	all, a, err := r.interims(http.MethodPost, uploads, header, feed)
+	post := call{method: http.MethodPost, path: uploads, header: opening(true, wire.HeaderInteropVersion, "8")}
+	all, a, err := r.stream(post, time.Minute, nil, "012", "345", "6789")
 	check(t, err)
 	a.finished(f)
 	url := a.header.Get("Location")
@@ -323,15 +333,15 @@ func TestInterimAnswers(t *testing.T) {
 		}
 	}
 	url = r.opens(false, "").header.Get("Location")
-	all, a, err = r.interims(http.MethodPatch, url, partial(0, true, wire.HeaderInteropVersion, "8"), feed)
+	all, a, err = r.stream(call{method: http.MethodPatch, path: url, header: partial(0, true, wire.HeaderInteropVersion, "8")}, time.Minute, nil,
+		"012", "345", "6789")
 	check(t, err)
 	if a.finished(f); len(all) < 2 || all[0].Get(wire.HeaderUploadOffset) != "3" || all[0].Get("Location") != "" {
 		t.Errorf("%v", all)
 	}
 	for _, version := range []string{"", "7", "x"} {
-		all, a, err := r.interims(http.MethodPost, uploads, opening(true, wire.HeaderInteropVersion, version), func(<-chan textproto.MIMEHeader) io.Reader {
-			return bytes.NewReader(f.bytes)
-		})
+		post.header = opening(true, wire.HeaderInteropVersion, version)
+		all, a, err := r.stream(post, time.Minute, nil, "0123456789")
 		check(t, err)
 		if a.finished(f); len(all) != 0 {
 			t.Errorf("version %q is sent %v", version, all)
