@@ -113,10 +113,10 @@ func checkConfig(path string, stdout io.Writer) error {
 	if file := cfg.Uplink.Credential; file != "" {
 		if text, err := config.ReadCredential(file); err != nil {
 			notes = append(notes, "uplink.credential: "+err.Error())
-		} else if _, err := remote.ParseToken(text); err != nil {
+		} else if _, err := remote.ParseToken(text); err != nil && cfg.Uplink.Driver.Names() {
 			notes = append(notes, "uplink.credential: "+err.Error())
 		}
-	} else if cfg.Uplink.Configured() {
+	} else if cfg.Uplink.Configured() && cfg.Uplink.Driver.Names() {
 		notes = append(notes, "uplink.credential is not set: nothing is sent")
 	}
 	for _, w := range cfg.Watches() {

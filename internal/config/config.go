@@ -68,6 +68,7 @@ type Storage struct {
 type Uplink struct {
 	Driver        Driver    `toml:"driver"`
 	Endpoint      string    `toml:"endpoint"`       // https URL, or http to loopback; empty: not configured
+	Account       string    `toml:"account"`        // whose captures these are, where the credential does not say
 	Credential    string    `toml:"credential"`     // path of the token file; empty: none named, and systemd gave none
 	CAFile        string    `toml:"ca_file"`        // path of PEM roots; empty: the system's
 	ChunkSize     ChunkSize `toml:"chunk_size"`     // most that is sent beyond the last confirmed offset
@@ -171,19 +172,14 @@ type Driver string
 // DriverFieldgw speaks to fieldgw-server.
 const DriverFieldgw Driver = "fieldgw"
 
-// laterDrivers are named in the design and the documentation, so an operator may try them: say what is the matter.
-var laterDrivers = []string{"rufh", "tus", "s3", "http"}
+// Names reports whether the driver's credential names account and device. Another's only opens a door.
+func (d Driver) Names() bool { return d == DriverFieldgw }
+
+// Drivers lists the drivers that there are.
+func Drivers() []Driver { return []Driver{DriverFieldgw} }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (d *Driver) UnmarshalText(text []byte) error {
-	if slices.Contains(laterDrivers, string(text)) {
-		return &valueError{
-			msg:  "driver " + quote(string(text)) + " is not available in this version",
-			hint: `the only driver is "fieldgw"`,
-		}
-	}
-	return setWord(d, text, DriverFieldgw)
-}
+func (d *Driver) UnmarshalText(text []byte) error { return setWord(d, text, Drivers()...) }
 
 // LogLevel is the least severity that is logged.
 type LogLevel string

@@ -37,6 +37,7 @@ func Default(env func(string) string) *Config {
 		},
 		Uplink: Uplink{
 			Driver:        DriverFieldgw,
+			Account:       "local",
 			Credential:    systemCredential(env),
 			ChunkSize:     ChunkSize{Auto: true, Max: chunkAuto},
 			Workers:       4,

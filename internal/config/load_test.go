@@ -57,7 +57,7 @@ func TestDefaults(t *testing.T) {
 		Watch:    map[string]*Watch{},
 		Storage:  Storage{WarnFree: 67108864, Reserve: 33554432, StagingGrace: Duration(time.Hour)},
 		Uplink: Uplink{
-			Driver: "fieldgw", ChunkSize: ChunkSize{Auto: true, Max: 8388608}, Workers: 4,
+			Driver: "fieldgw", Account: "local", ChunkSize: ChunkSize{Auto: true, Max: 8388608}, Workers: 4,
 			IdleTimeout: Duration(30 * time.Second), AnswerTimeout: Duration(300 * time.Second),
 			Retry: Retry{
 				First:  DurationRange{Duration(15 * time.Second), Duration(45 * time.Second)},
@@ -96,6 +96,7 @@ reserve = "0"
 staging_grace = "2h"
 [uplink]
 driver = "fieldgw"
+account = "plant-7"
 endpoint = "https://h.example:8443/base"
 credential = "/c"
 ca_file = "/ca"
@@ -135,7 +136,7 @@ format = "journal"
 		},
 		Storage: Storage{WarnFree: 1 << 30, StagingGrace: s(7200)},
 		Uplink: Uplink{
-			Driver: DriverFieldgw, Endpoint: "https://h.example:8443/base", Credential: "/c", CAFile: "/ca",
+			Driver: DriverFieldgw, Endpoint: "https://h.example:8443/base", Account: "plant-7", Credential: "/c", CAFile: "/ca",
 			ChunkSize: ChunkSize{Max: 512 << 10}, Workers: 16, IdleTimeout: s(10), AnswerTimeout: s(60),
 			Retry: Retry{DurationRange{s(1), s(2)}, DurationRange{s(2), s(2)}, DurationRange{s(3), s(4)}, DurationRange{s(5), s(6)}},
 		},

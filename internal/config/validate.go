@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
 const (
@@ -190,6 +192,9 @@ func (l *loader) validateStorage(s Storage) {
 
 func (l *loader) validateUplink(u Uplink) {
 	l.checkEndpoint("uplink.endpoint", u.Endpoint)
+	if l.sound("uplink.account") && !wire.ValidName(u.Account) {
+		l.problemAt("uplink.account", quote(u.Account)+" is no account", "1 to 63 of a-z, 0-9 and hyphen")
+	}
 	l.checkPath("uplink.credential", u.Credential)
 	l.checkPath("uplink.ca_file", u.CAFile)
 	const smallest, largest = Size(128 << 10), Size(64 << 20)

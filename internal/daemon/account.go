@@ -47,7 +47,7 @@ func bindAccount(fsys *durable.FS, cfg *config.Config) (account, error) {
 	if last != "" {
 		acc.name = last
 	}
-	if token, ok := readToken(cfg); ok {
+	if token, ok := identity(cfg); ok {
 		if acc.device == "" {
 			acc.device = token.Device
 		}
@@ -145,7 +145,11 @@ func otherDebts(fsys *durable.FS, cfg *config.Config, current string) (debts []s
 	return debts, err
 }
 
-func readToken(cfg *config.Config) (remote.Token, bool) {
+// identity is the account and device that the credential names, or that the configuration does where no credential can.
+func identity(cfg *config.Config) (remote.Token, bool) {
+	if !cfg.Uplink.Driver.Names() {
+		return remote.Token{Account: cfg.Uplink.Account, Device: cfg.Device.ID}, true
+	}
 	if cfg.Uplink.Credential == "" {
 		return remote.Token{}, false
 	}

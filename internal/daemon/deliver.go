@@ -152,7 +152,7 @@ type recorder struct {
 func (r *recorder) SessionOpened(ctx context.Context, s attachment.Session, mediaID string, offset int64) error {
 	r.beat.now()
 	// That the server answers a small request says nothing about bytes: only progress counts as success.
-	return r.d.queue.SessionOpened(ctx, r.m.ID, s, "fieldgw", mediaID, offset)
+	return r.d.queue.SessionOpened(ctx, r.m.ID, s, r.d.uplink.DriverName(), mediaID, offset)
 }
 
 // Committed makes a confirmed offset durable before more is sent.

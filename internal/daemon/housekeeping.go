@@ -91,7 +91,7 @@ func (s *session) observeClock(ctx context.Context, steps *clock.StepDetector) {
 
 // observeCredential lets a new credential end a hold on credentials, and one for another account open that account.
 func (s *session) observeCredential() {
-	token, ok := readToken(s.cfg)
+	token, ok := identity(s.cfg)
 	if ok && token.Account != s.acc.name {
 		s.askRebind()
 		return

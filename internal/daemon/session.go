@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
-	"github.com/fieldgw/fieldgw/internal/buildinfo"
 	"github.com/fieldgw/fieldgw/internal/clock"
 	"github.com/fieldgw/fieldgw/internal/config"
 	"github.com/fieldgw/fieldgw/internal/disk"
@@ -21,7 +20,6 @@ import (
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/spool"
 	"github.com/fieldgw/fieldgw/internal/store"
-	"github.com/fieldgw/fieldgw/internal/uplink"
 	"github.com/fieldgw/fieldgw/internal/watch"
 )
 
@@ -92,30 +90,7 @@ func newWatcher(opts Options, log *slog.Logger) (*watch.Watcher, error) {
 
 // configured reports whether there is a server to send to and a credential to send with.
 func (s *session) configured() bool {
-	return s.cfg.Uplink.Configured() && s.cfg.Uplink.Credential != ""
-}
-
-// connect builds the uplink. It opens no connection.
-func (s *session) connect() error {
-	u := s.cfg.Uplink
-	client, err := remote.New(remote.Options{
-		Endpoint: u.Endpoint, CAFile: u.CAFile, IdleTimeout: u.IdleTimeout.Std(), AnswerTimeout: u.AnswerTimeout.Std(),
-		UserAgent: Program + "/" + buildinfo.String(), Logger: s.log,
-		Credential: accountCredential{remote.CredentialFile(u.Credential), s.acc.name, s.askRebind},
-	})
-	if err != nil {
-		return fmt.Errorf("uplink: %w", err)
-	}
-	options := uplink.Options{Driver: uplink.NewFieldgw(client), ChunkMax: u.ChunkSize.Max.Bytes(), Logger: s.log}
-	if u.ChunkSize.Auto {
-		options.ChunkTime = uplink.DefaultChunkTime
-	}
-	up, err := uplink.New(options)
-	if err != nil {
-		return fmt.Errorf("uplink: %w", err)
-	}
-	s.dispatcher.client, s.dispatcher.uplink = client, up
-	return s.dispatcher.loadChannel()
+	return s.cfg.Uplink.Configured() && (s.cfg.Uplink.Credential != "" || !s.cfg.Uplink.Driver.Names())
 }
 
 func (s *session) askRebind() { s.rebindOnce.Do(func() { close(s.rebind) }) }

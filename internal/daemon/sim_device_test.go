@@ -29,6 +29,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/spool"
 	"github.com/fieldgw/fieldgw/internal/store"
 	"github.com/fieldgw/fieldgw/internal/uplink"
+	"github.com/fieldgw/fieldgw/internal/uplink/fieldgw"
 	"github.com/fieldgw/fieldgw/internal/watch"
 )
 
@@ -156,7 +157,7 @@ func (d *simDevice) assemble(fsys *durable.FS, st *store.Store, log *slog.Logger
 	}
 	n.dispatcher.client = d.client
 	n.dispatcher.uplink, err = uplink.New(uplink.Options{
-		Driver: uplink.NewFieldgw(d.client), ChunkMax: simChunk, ChunkFloor: simFloor, Logger: log,
+		Driver: fieldgw.New(d.client), ChunkMax: simChunk, ChunkFloor: simFloor, Logger: log,
 	})
 	if err != nil {
 		return nil, err

@@ -11,7 +11,6 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,46 +23,34 @@ import (
 // maxDetail bounds what is kept of a server's prose, in bytes.
 const maxDetail = 240
 
-// accepted are the statuses by which a step succeeds. After a cancellation the session is gone, by whomever.
-var accepted = map[Step][]int{
-	StepProbe:    {200},
-	StepReserve:  {200, 201},
-	StepOffset:   {200, 204},
-	StepAppend:   {200, 204},
-	StepVerify:   {200},
-	StepRegister: {200, 201, 202},
-	StepCancel:   {200, 204, 404, 410},
-}
-
 // judge takes an answer apart.
-func judge(step Step, method string, resp *http.Response, body []byte) (*Response, *Error) {
+func (p *Protocol) judge(step Step, method string, resp *http.Response, body []byte) (*Response, *Error) {
 	wait := retryAfter(resp.Header)
 	e := &Error{Step: step, Kind: KindForeign, Status: resp.StatusCode, RetryAfter: wait}
-	marked := resp.Header.Get(wire.HeaderProtocol) == strconv.Itoa(wire.Protocol)
 	switch {
-	case !marked:
-		e.Detail, e.Err = describe(resp), ErrForeign
+	case !p.ours(step, resp):
+		e.Detail, e.Err = p.describe(resp), ErrForeign
 	case len(body) > wire.MaxControlBody:
 		e.Detail, e.Err = "the answer is too long", ErrForeign
-	case slices.Contains(accepted[step], resp.StatusCode):
+	case p.accepts(step, resp.StatusCode):
 		return &Response{Status: resp.StatusCode, Header: resp.Header, Body: body, RetryAfter: wait, step: step}, nil
 	case method == http.MethodHead && resp.StatusCode >= 400:
 		e.Kind = KindProblem
 	default:
-		problem, err := readProblem(resp.Header, body)
+		code, detail, err := p.problem(resp, body)
 		if err != nil {
-			e.Detail, e.Err = describe(resp), ErrForeign
+			e.Detail, e.Err = p.describe(resp), ErrForeign
 			break
 		}
-		e.Kind, e.Problem, e.Detail = KindProblem, problem.Code, printable(problem.Detail)
+		e.Kind, e.Problem, e.Detail = KindProblem, code, printable(detail)
 	}
 	e.Ruling = Classify(Case{Step: step, Kind: e.Kind, Status: e.Status, Problem: e.Problem, Waits: wait > 0})
 	return nil, e
 }
 
 // describe says what a foreign answer looks like, without its content.
-func describe(resp *http.Response) string {
-	parts := []string{"no fieldgw answer"}
+func (p *Protocol) describe(resp *http.Response) string {
+	parts := []string{"no " + p.Name + " answer"}
 	if media := resp.Header.Get("Content-Type"); media != "" {
 		parts = append(parts, "content type "+media)
 	}

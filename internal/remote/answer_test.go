@@ -43,7 +43,7 @@ func FuzzJudge(f *testing.F) {
 			wire.HeaderProtocol: {mark}, "Content-Type": {media}, "Retry-After": {retry}, "Location": {location},
 		}}
 		for _, step := range Steps() {
-			got, e := judge(step, http.MethodGet, resp, body)
+			got, e := Fieldgw().judge(step, http.MethodGet, resp, body)
 			if (got == nil) == (e == nil) {
 				t.Fatal("neither or both")
 			}

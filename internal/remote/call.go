@@ -22,8 +22,8 @@ import (
 type Request struct {
 	Step   Step
 	Method string
-	// Path is that of a control-plane resource, relative to the endpoint. URL takes its place if set; it comes from one of
-	// the methods Resolve.
+	// Path is that of a resource below the endpoint; empty for the endpoint as it was typed. URL takes its place if set; it
+	// comes from one of the methods Resolve.
 	Path   string
 	URL    *url.URL
 	Header http.Header
@@ -90,7 +90,7 @@ func (r *Response) judge(kind Kind, err error) *Error {
 func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 	t := transfer{step: r.Step, method: r.Method, url: r.URL, header: r.Header, client: c.calls}
 	if t.url == nil {
-		t.url = c.endpoint.JoinPath(r.Path)
+		t.url = c.address(r.Path)
 	}
 	if r.Message != nil {
 		body, err := json.Marshal(r.Message)
@@ -118,21 +118,25 @@ func (c *Client) Stream(ctx context.Context, a Append) (*Response, error) {
 	return c.exchange(ctx, t)
 }
 
-// Probe asks the status endpoint whether our server is there. A server need not look at the credential for it. The error
-// is an *Error.
-func (c *Client) Probe(ctx context.Context) error {
-	resp, err := c.Do(ctx, Request{Step: StepProbe, Method: http.MethodGet, Path: "v1/status"})
-	if err != nil {
-		return err
+// Download sends a request and writes the body of an accepted answer to w. What was written before an error is of no use.
+// Every error is an *Error; one of w itself is of KindUnread.
+func (c *Client) Download(ctx context.Context, r Request, w io.Writer) (*Response, error) {
+	t := transfer{step: r.Step, method: r.Method, url: r.URL, header: r.Header, client: c.calls, sink: w}
+	if t.url == nil {
+		t.url = c.address(r.Path)
 	}
-	var status wire.Status
-	if err := resp.Decode(&status); err != nil {
-		return err
+	return c.exchange(ctx, t)
+}
+
+// Probe asks whether our server is there. The error is an *Error.
+func (c *Client) Probe(ctx context.Context) error { return c.protocol.Probe(ctx, c) }
+
+// address is that of a path below the endpoint, and the endpoint itself for none.
+func (c *Client) address(path string) *url.URL {
+	if path == "" {
+		return c.typed
 	}
-	if status.Service != wire.ServiceName || status.Protocol != wire.Protocol {
-		return resp.Foreign(ErrForeign)
-	}
-	return nil
+	return c.endpoint.JoinPath(path)
 }
 
 // transfer is a request of either plane.
@@ -144,6 +148,7 @@ type transfer struct {
 	contentType string
 	body        func() *sending // nil without body
 	length      int64
+	sink        io.Writer // takes the body of an accepted answer
 	client      *retryablehttp.Client
 }
 
@@ -154,7 +159,7 @@ func (c *Client) exchange(ctx context.Context, t transfer) (*Response, error) {
 		return nil, Fail(t.step, KindCredential, err)
 	}
 	resp, failed := c.attempt(ctx, t, token)
-	if failed == nil || failed.Kind != KindProblem || failed.Status != 401 && failed.Status != 403 {
+	if failed == nil || token == "" || failed.Kind != KindProblem || failed.Status != 401 && failed.Status != 403 {
 		return orError(resp, failed)
 	}
 	renewed, other, err := c.keys.renewed(token)
@@ -198,15 +203,39 @@ func (c *Client) attempt(ctx context.Context, t transfer, token string) (*Respon
 		return nil, broken(watching, t.step, bodies.end(), err)
 	}
 	w.answered()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, wire.MaxControlBody+1))
+	body, unwritten, err := c.read(t, resp)
 	if err := errors.Join(err, resp.Body.Close()); err != nil {
-		return nil, broken(watching, t.step, bodies.end(), err)
+		return nil, broken(watching, t.step, errors.Join(unwritten, bodies.end()), err)
 	}
-	answer, failed := judge(t.step, t.method, resp, body)
+	answer, failed := c.protocol.judge(t.step, t.method, resp, body)
 	if answer != nil {
 		answer.client, answer.asked = c, t.url
 	}
 	return answer, failed
+}
+
+// read takes the body of an answer: into memory, or to where a download goes. unwritten is the error of the latter.
+func (c *Client) read(t transfer, resp *http.Response) (body []byte, unwritten, err error) {
+	if t.sink != nil && c.protocol.ours(t.step, resp) && c.protocol.accepts(t.step, resp.StatusCode) {
+		to := &noting{w: t.sink}
+		_, err = io.Copy(to, resp.Body)
+		return nil, to.err, err
+	}
+	body, err = io.ReadAll(io.LimitReader(resp.Body, wire.MaxControlBody+1))
+	return body, nil, err
+}
+
+// noting remembers the error of a writer.
+type noting struct {
+	w   io.Writer
+	err error
+}
+
+// Write implements io.Writer.
+func (n *noting) Write(p []byte) (int, error) {
+	k, err := n.w.Write(p)
+	n.err = err
+	return k, err
 }
 
 func (c *Client) build(ctx context.Context, t transfer, token string, b *bodies) (*retryablehttp.Request, error) {
@@ -222,7 +251,9 @@ func (c *Client) build(ctx context.Context, t transfer, token string, b *bodies)
 	for name, values := range t.header {
 		req.Header[name] = values
 	}
-	req.Header.Set("Authorization", "Bearer "+token)
+	if token != "" {
+		req.Header.Set("Authorization", c.protocol.authorize(token))
+	}
 	req.Header.Set("Accept", wire.ContentTypeJSON+", "+wire.ContentTypeProblem)
 	if c.userAgent != "" {
 		req.Header.Set("User-Agent", c.userAgent)

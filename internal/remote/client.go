@@ -43,7 +43,9 @@ type Options struct {
 	Endpoint string
 	// CAFile is the path of PEM certificates that the server's must lead to; empty: the system's. It is read once.
 	CAFile string
-	// Credential gives the device's token.
+	// Protocol is that of the server; nil is Fieldgw().
+	Protocol *Protocol
+	// Credential gives the device's token; nil where the protocol needs none.
 	Credential Credential
 	// IdleTimeout is the longest time without a byte in either direction; it also bounds dialling and handshake.
 	IdleTimeout time.Duration
@@ -57,9 +59,17 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
+// Endpoint is the server's base URL as it was typed.
+func (c *Client) Endpoint() *url.URL {
+	u := *c.typed
+	return &u
+}
+
 // Client sends requests to one server. Its methods may be called by several goroutines.
 type Client struct {
 	endpoint      *url.URL // its path ends with a slash
+	typed         *url.URL // as it was typed
+	protocol      *Protocol
 	keys          keyring
 	idle, answer  time.Duration
 	userAgent     string
@@ -71,11 +81,14 @@ type Client struct {
 // New makes a client and reads the CA file. It connects to nothing and does not read the credential. Errors wrap
 // ErrBadOptions, or are those of reading the CA file.
 func New(o Options) (*Client, error) {
-	endpoint, err := parseEndpoint(o.Endpoint)
+	if o.Protocol == nil {
+		o.Protocol = Fieldgw()
+	}
+	typed, err := parseEndpoint(o.Endpoint)
 	if err != nil {
 		return nil, err
 	}
-	if o.Credential == nil || o.Logger == nil {
+	if o.Credential == nil && !o.Protocol.Anonymous || o.Logger == nil {
 		return nil, fmt.Errorf("%w: no credential or no logger", ErrBadOptions)
 	}
 	if o.IdleTimeout < 0 || o.AnswerTimeout < 0 {
@@ -86,7 +99,8 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		endpoint: endpoint, keys: keyring{source: o.Credential}, userAgent: o.UserAgent, log: o.Logger,
+		endpoint: typed.JoinPath("/"), typed: typed, protocol: o.Protocol,
+		keys: keyring{source: o.Credential, check: o.Protocol.check}, userAgent: o.UserAgent, log: o.Logger,
 		idle: o.IdleTimeout, answer: o.AnswerTimeout,
 	}
 	if c.idle == 0 {
@@ -161,7 +175,7 @@ func parseEndpoint(text string) (*url.URL, error) {
 	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
 		return nil, fmt.Errorf("%w: the endpoint is neither https nor http to this machine", ErrBadOptions)
 	}
-	return u.JoinPath("/"), nil
+	return u, nil
 }
 
 func isLoopback(host string) bool {

@@ -41,7 +41,8 @@ func (f credentialFile) Stamp() string {
 
 // keyring caches the token's text and knows when to read it again.
 type keyring struct {
-	source Credential
+	source Credential // nil: there is none, and the text is empty
+	check  func(text string) error
 
 	mu    sync.Mutex
 	known bool // text and stamp are those of one successful reading
@@ -51,6 +52,9 @@ type keyring struct {
 
 // token returns the text, read again only after the source changed.
 func (k *keyring) token() (string, error) {
+	if k.source == nil {
+		return "", nil
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.known && k.source.Stamp() == k.stamp {
@@ -69,6 +73,9 @@ func (k *keyring) renewed(refused string) (text string, other bool, err error) {
 
 // changed reports whether the source is no longer what was last read.
 func (k *keyring) changed() bool {
+	if k.source == nil {
+		return false
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.source.Stamp() != k.stamp
@@ -81,7 +88,7 @@ func (k *keyring) read() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := ParseToken(text); err != nil {
+	if err := k.check(text); err != nil {
 		return "", err
 	}
 	k.known, k.text = true, text

@@ -9,6 +9,7 @@ import (
 // sending is the body of one attempt. The transport may read a body for a while after it gave up on a request; end makes
 // sure that the bytes below are not touched any more.
 type sending struct {
+	wake  io.Closer // ends a Read of the bytes that waits; nil where none does
 	mu    sync.Mutex
 	r     io.Reader // nil once ended
 	left  int64
@@ -19,7 +20,9 @@ type sending struct {
 var errEnded = errors.New("request ended")
 
 func newSending(r io.Reader, length int64, moved func(int64)) *sending {
-	return &sending{r: r, left: length, moved: moved}
+	s := &sending{r: r, left: length, moved: moved}
+	s.wake, _ = r.(io.Closer)
+	return s
 }
 
 // Read implements io.Reader. It gives exactly the announced number of bytes, or an error.
@@ -49,15 +52,19 @@ func (s *sending) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. Whoever made the bytes' reader closes it.
+// Close implements io.Closer. The bytes' reader is closed by end.
 func (s *sending) Close() error { return nil }
 
-// end takes the bytes away and returns the error of reading them.
+// end closes the bytes' reader, takes it away, and returns the error of reading. It waits for a Read under way.
 func (s *sending) end() error {
+	var err error
+	if s.wake != nil {
+		err = s.wake.Close()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.r = nil
-	return s.err
+	s.r, s.wake = nil, nil
+	return errors.Join(s.err, err)
 }
 
 // bodies are those of one request: it may be built, repeated and rewound.

@@ -29,7 +29,7 @@ func TestCredentialFile(t *testing.T) {
 	if source.Stamp() != "" {
 		t.Error("a missing file has a stamp")
 	}
-	k := keyring{source: source}
+	k := keyring{source: source, check: Fieldgw().check}
 	if _, err := k.token(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing: %v", err)
 	}

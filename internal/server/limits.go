@@ -11,8 +11,10 @@ import (
 type Limits struct {
 	// MaxLength is the largest attachment, in bytes; at most wire.MaxLength, which is the default.
 	MaxLength int64
-	// MaxAppend is the largest body of one append to a session that a device reserved, in bytes; 8 MiB.
+	// MaxAppend is the largest body of an append with a checksum, in bytes; 8 MiB.
 	MaxAppend int64
+	// Confirm is after how many bytes a lasting append is confirmed, if a second has not passed before; 8 MiB.
+	Confirm int64
 	// AppendsPerDevice bounds the appends of one device that move at the same time; 16, the most workers a device can have.
 	AppendsPerDevice int
 	// SessionsPerAccount bounds the open upload sessions of one account; 4096.
@@ -70,6 +72,7 @@ func (l Limits) withDefaults() Limits {
 	size(&l.MaxLength, wire.MaxLength)
 	l.MaxLength = min(l.MaxLength, wire.MaxLength)
 	size(&l.MaxAppend, 8<<20)
+	size(&l.Confirm, 8<<20)
 	size(&l.KeepFree, 64<<20)
 	count(&l.AppendsPerDevice, 16)
 	count(&l.SessionsPerAccount, 4096)
@@ -87,7 +90,7 @@ func (l Limits) withDefaults() Limits {
 // upload is the part of the data plane; room measures the free bytes of the volume.
 func (l Limits) upload(room func() (int64, error)) upload.Limits {
 	return upload.Limits{
-		MaxAppend: l.MaxAppend, Idle: l.Idle, AppendsPerDevice: l.AppendsPerDevice, Verifications: l.Verifications,
+		MaxAppend: l.MaxAppend, Confirm: l.Confirm, Idle: l.Idle, AppendsPerDevice: l.AppendsPerDevice, Verifications: l.Verifications,
 		MaxLength: l.MaxLength, SessionsPerAccount: l.SessionsPerAccount, Expire: l.Expire,
 		Room: func() (int64, error) {
 			free, err := room()

@@ -76,7 +76,7 @@ func (s *Server) present(a store.Attachment, open *store.Session) wire.Attachmen
 	}
 	if open != nil {
 		out.Upload = &wire.Upload{
-			URL: upload.Path + open.ID, Dialects: []string{wire.DialectTus}, Offset: open.Offset, MaxAppend: s.engine.MaxAppend(),
+			URL: upload.Path + open.ID, Dialects: []string{wire.DialectTus, wire.DialectRUFH}, Offset: open.Offset,
 		}
 	}
 	return out

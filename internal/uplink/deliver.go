@@ -18,6 +18,10 @@ const (
 	maxLosses = 2  // sessions given up
 	maxDoubts = 2  // reservations in doubt of a session, without progress in between
 	maxRounds = 16 // reservations in all
+	// Where a session of which more is confirmed than largeOffset bytes seems gone, by an answer that does not name the
+	// attachment, it is given up only after proofs of largeProofs deliveries, with their waits between them.
+	largeOffset = 8 << 20
+	largeProofs = 2
 )
 
 // delivery is one run of Deliver. Its fields follow what is durable: they change after the Recorder's answer.
@@ -32,7 +36,8 @@ type delivery struct {
 	confirmed int64
 	mediaID   string
 	verified  bool
-	maxAppend int64
+	verdict   Verdict // of this run
+	limits    limits  // of the session's appends
 
 	losses int
 	stuck  int // repetitions since the last progress
@@ -80,16 +85,16 @@ func (d *delivery) run(ctx context.Context) error {
 // round goes from reserve to register, and leaves out what is done.
 func (d *delivery) round(ctx context.Context) error {
 	if d.verified && d.doubts == 0 {
-		return d.register(ctx)
+		return d.finish(ctx)
 	}
 	var res Reservation
 	err := d.ask(ctx, func(ctx context.Context) (err error) {
-		res, err = d.u.driver.Reserve(ctx, d.m)
+		res, err = d.u.driver.Reserve(ctx, d.m, d.session)
 		return err
 	})
 	switch {
 	case err != nil:
-		return err
+		return d.reserveFailed(err)
 	case res.Receipt != nil:
 		return d.registeredBefore(ctx, res)
 	case res.Verified != nil:
@@ -109,6 +114,33 @@ func (d *delivery) round(ctx context.Context) error {
 		return err
 	}
 	return d.register(ctx)
+}
+
+// finish registers what was verified, maybe by an earlier delivery. A receipt that the driver writes rests on what it found
+// itself, so it looks again.
+func (d *delivery) finish(ctx context.Context) error {
+	if !d.u.driver.Capabilities().Registers && d.verdict == (Verdict{}) {
+		if err := d.verify(ctx); err != nil {
+			return err
+		}
+	}
+	return d.register(ctx)
+}
+
+// reserveFailed judges a reservation that found no session. Where that is all that was asked, the session is given up once
+// that is proven.
+func (d *delivery) reserveFailed(err error) error {
+	e, ok := errors.AsType[*remote.Error](err)
+	if !ok || !e.Gone() || d.session.ID == "" {
+		return err
+	}
+	if d.confirmed > largeOffset && d.m.Delivery.Failures < largeProofs {
+		return e
+	}
+	if d.doubts < maxDoubts {
+		return &again{e}
+	}
+	return &lost{e}
 }
 
 // open agrees with the server on session and offset and records them before the first byte.
@@ -140,7 +172,8 @@ func (d *delivery) open(ctx context.Context, res Reservation) error {
 	if offset > d.confirmed {
 		d.stuck, d.doubts = 0, 0
 	}
-	d.session, d.mediaID, d.confirmed, d.maxAppend = res.Session, res.MediaID, offset, res.MaxAppend
+	d.session, d.mediaID, d.confirmed = res.Session, res.MediaID, offset
+	d.limits = limits{min: res.MinAppend, max: res.MaxAppend, streams: res.Streams}
 	return nil
 }
 
@@ -161,7 +194,7 @@ func (d *delivery) backwards(ctx context.Context, s attachment.Session) (int64, 
 // offset asks the session for the truth.
 func (d *delivery) offset(ctx context.Context, s attachment.Session) (at int64, err error) {
 	err = d.ask(ctx, func(ctx context.Context) (err error) {
-		at, err = d.u.driver.Offset(ctx, s)
+		at, err = d.u.driver.Offset(ctx, d.m, s)
 		return err
 	})
 	if e, ok := errors.AsType[*remote.Error](err); ok && e.Gone() {
@@ -177,7 +210,7 @@ func (d *delivery) offset(ctx context.Context, s attachment.Session) (at int64, 
 // went down in between, is made to by an empty append.
 func (d *delivery) verify(ctx context.Context) error {
 	for pushed := false; ; pushed = true {
-		verdict, err := d.verdict(ctx)
+		verdict, err := d.askVerdict(ctx)
 		if err == nil {
 			return d.compare(ctx, remote.StepVerify, verdict)
 		}
@@ -192,7 +225,7 @@ func (d *delivery) verify(ctx context.Context) error {
 		case e.Problem != wire.CodeNotVerified || pushed:
 			return e
 		}
-		if _, err := d.append(ctx, 0); err != nil {
+		if _, err := d.append(ctx, 0, 0); err != nil {
 			if err := d.settle(ctx, 0, err); err != nil {
 				return err
 			}
@@ -200,9 +233,9 @@ func (d *delivery) verify(ctx context.Context) error {
 	}
 }
 
-func (d *delivery) verdict(ctx context.Context) (v Verdict, err error) {
+func (d *delivery) askVerdict(ctx context.Context) (v Verdict, err error) {
 	err = d.ask(ctx, func(ctx context.Context) (err error) {
-		v, err = d.u.driver.Verify(ctx, d.m)
+		v, err = d.u.driver.Verify(ctx, d.m, d.session)
 		return err
 	})
 	return v, err
@@ -210,14 +243,15 @@ func (d *delivery) verdict(ctx context.Context) (v Verdict, err error) {
 
 // compare accepts the server's verdict and records it, or finds out which side is damaged.
 func (d *delivery) compare(ctx context.Context, step remote.Step, v Verdict) error {
-	if v.Length != d.m.Length || v.SHA256 != d.m.SHA256.String() {
+	digest := v.SHA256 == d.m.SHA256.String() || v.SHA256 == "" && !d.u.driver.Capabilities().Digests
+	if v.Length != d.m.Length || !digest {
 		return d.damaged(ctx, d.contradiction(step, "the server holds %d bytes with digest %.64q, want %d with %s",
 			v.Length, v.SHA256, d.m.Length, d.m.SHA256))
 	}
 	if err := d.note("verification", d.record.Verified(context.WithoutCancel(ctx), d.mediaID)); err != nil {
 		return err
 	}
-	d.verified = true
+	d.verified, d.verdict = true, v
 	return nil
 }
 
@@ -234,7 +268,7 @@ func (d *delivery) damaged(ctx context.Context, cause *remote.Error) error {
 func (d *delivery) register(ctx context.Context) error {
 	var got receipt.Receipt
 	err := d.ask(ctx, func(ctx context.Context) (err error) {
-		got, err = d.u.driver.Register(ctx, d.m)
+		got, err = d.u.driver.Register(ctx, d.m, d.session, d.verdict)
 		return err
 	})
 	if e, ok := errors.AsType[*remote.Error](err); ok {
@@ -271,7 +305,7 @@ func (d *delivery) accept(ctx context.Context, got receipt.Receipt) error {
 
 func (d *delivery) checkReceipt(got receipt.Receipt) error {
 	err := receipt.Check(got, receipt.Facts{
-		AttachmentID: string(d.m.ID), Length: d.m.Length, SHA256: d.m.SHA256.String(), Parent: parentOf(d.m),
+		AttachmentID: string(d.m.ID), Length: d.m.Length, SHA256: d.m.SHA256.String(), Parent: ParentOf(d.m),
 	})
 	if err != nil {
 		return remote.Fail(remote.StepRegister, remote.KindMismatch, err)
@@ -288,7 +322,7 @@ func (d *delivery) lose(ctx context.Context, cause *remote.Error) error {
 	if err := d.note("loss", d.record.Lost(context.WithoutCancel(ctx), cause.Reason, cause.Error())); err != nil {
 		return err
 	}
-	d.confirmed, d.verified = 0, false
+	d.confirmed, d.verified, d.verdict = 0, false, Verdict{}
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/uplink"
+	"github.com/fieldgw/fieldgw/internal/uplink/fieldgw"
 	"github.com/fieldgw/fieldgw/internal/uplink/uplinktest"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestFieldgwConforms(t *testing.T) {
 	rig := uplinktest.Start(t)
 	uplinktest.Run(t, func(t *testing.T) (uplink.Driver, uplink.Driver) {
-		return rig.Driver, uplink.NewFieldgw(rig.NewClient(t))
+		return rig.Driver, fieldgw.New(rig.NewClient(t))
 	})
 }
 
@@ -54,7 +55,7 @@ func TestReserveAnswersAreChecked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rig := uplinktest.Start(t)
 			rig.Server.Inject(uplinktest.Fault{Step: remote.StepReserve, Act: c.act})
-			_, err := rig.Driver.Reserve(t.Context(), uplinktest.NewManifest(t, content))
+			_, err := rig.Driver.Reserve(t.Context(), uplinktest.NewManifest(t, content), attachment.Session{})
 			if e, ok := errors.AsType[*remote.Error](err); !ok || e.Kind != c.kind || e.Class == remote.ItemPermanent {
 				t.Errorf("got %v, want kind %s", err, c.kind)
 			}
@@ -70,7 +71,7 @@ func TestRelativeUploadAddress(t *testing.T) {
 		"upload":{"url":"../uploads/7","dialects":["tus-1.0.0"],"offset":0}}`)})
 	m := uplinktest.NewManifest(t, nil)
 	m.ID = "ID"
-	res, err := rig.Driver.Reserve(t.Context(), m)
+	res, err := rig.Driver.Reserve(t.Context(), m, attachment.Session{})
 	if want := "http://127.0.0.1/base/v1/uploads/7"; err != nil || res.Session.URL != want || res.Session.ID != "7" {
 		t.Errorf("%+v, %v; want %s", res.Session, err, want)
 	}
@@ -81,7 +82,7 @@ func TestReserveRefusesWhatCannotBeSaid(t *testing.T) {
 	rig := uplinktest.Start(t)
 	m := uplinktest.NewManifest(t, nil)
 	m.Filename = attachment.NameOf(strings.Repeat("x", 1000))
-	_, err := rig.Driver.Reserve(t.Context(), m)
+	_, err := rig.Driver.Reserve(t.Context(), m, attachment.Session{})
 	if e, ok := errors.AsType[*remote.Error](err); !ok || e.Reason != attachment.NeedsRefused || e.Class != remote.ItemPermanent {
 		t.Errorf("got %v", err)
 	}
@@ -115,7 +116,7 @@ func TestDeliverOverTCP(t *testing.T) {
 	t.Cleanup(web.Close)
 	d := newDelivery(t, rig, uplinktest.Content(1, 9<<20))
 	client := rig.NewClient(t, func(o *remote.Options) { o.Endpoint, o.Dial = web.URL, nil })
-	up, err := uplink.New(uplink.Options{Driver: uplink.NewFieldgw(client), Logger: discard})
+	up, err := uplink.New(uplink.Options{Driver: fieldgw.New(client), Logger: discard})
 	if err != nil {
 		t.Fatal(err)
 	}

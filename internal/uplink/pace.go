@@ -14,14 +14,14 @@ type pace struct {
 	target time.Duration // 0: do not adapt
 
 	mu   sync.Mutex
-	top  int64 // the largest chunk; comes down when the server refuses a size
+	most int64 // the largest chunk; comes down when the server refuses a size
 	size int64 // the next chunk
 }
 
 func newPace(o Options) *pace {
-	p := &pace{floor: o.ChunkFloor, target: o.ChunkTime, top: o.ChunkMax, size: o.ChunkMax}
+	p := &pace{floor: o.ChunkFloor, target: o.ChunkTime, most: o.ChunkMax, size: o.ChunkMax}
 	if p.target > 0 {
-		p.size = max(min(firstChunk, p.top), p.floor)
+		p.size = max(min(firstChunk, p.most), p.floor)
 	}
 	return p
 }
@@ -37,6 +37,13 @@ func (p *pace) next(left, serverMax int64) int64 {
 	return n
 }
 
+// top is how much may go beyond what is confirmed and recorded.
+func (p *pace) top() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.most
+}
+
 // sent learns from a confirmed chunk. One that was not full says too little about a larger one; the size at most doubles
 // or halves.
 func (p *pace) sent(n int64, took time.Duration) {
@@ -49,7 +56,7 @@ func (p *pace) sent(n int64, took time.Duration) {
 	if took > 0 {
 		want = int64(float64(n) * float64(p.target) / float64(took))
 	}
-	p.size = max(min(want, 2*p.size, p.top), p.size/2, p.floor)
+	p.size = max(min(want, 2*p.size, p.most), p.size/2, p.floor)
 }
 
 // refused learns that a chunk of n bytes is too large. It reports false when it cannot be made smaller.
@@ -59,8 +66,8 @@ func (p *pace) refused(n int64) bool {
 	if n <= p.floor {
 		return false
 	}
-	p.top = min(p.top, max(n/2, p.floor))
-	p.size = min(p.size, p.top)
+	p.most = min(p.most, max(n/2, p.floor))
+	p.size = min(p.size, p.most)
 	return true
 }
 

@@ -21,21 +21,23 @@ const (
 // chunk leaves.
 func (d *delivery) transfer(ctx context.Context) error {
 	for d.confirmed < d.m.Length {
-		n := d.u.pace.next(d.m.Length-d.confirmed, d.maxAppend)
-		if err := d.check(ctx, d.confirmed, n); err != nil {
+		size, window := d.size()
+		if err := d.check(ctx, d.confirmed, min(size, d.u.pace.top())); err != nil {
 			return err
 		}
-		began := time.Now()
-		at, err := d.append(ctx, n)
+		from, began := d.confirmed, time.Now()
+		at, err := d.append(ctx, size, window)
 		took := time.Since(began)
-		if err == nil && (at <= d.confirmed || at > d.confirmed+n) {
-			err = d.contradiction(remote.StepAppend, "offset %d after %d bytes at %d", at, n, d.confirmed)
+		if err == nil && (at <= from || at < d.confirmed || at > from+size) {
+			err = d.contradiction(remote.StepAppend, "offset %d after %d bytes at %d", at, size, from)
 		}
-		if err == nil {
-			d.u.pace.sent(n, took)
+		switch {
+		case err == nil && at == d.confirmed:
+		case err == nil:
+			d.u.pace.sent(size, took)
 			err = d.commit(ctx, at)
-		} else {
-			err = d.settle(ctx, n, err)
+		default:
+			err = d.settle(ctx, size, err)
 		}
 		if err != nil {
 			return err
@@ -44,18 +46,44 @@ func (d *delivery) transfer(ctx context.Context) error {
 	return nil
 }
 
-// append sends n bytes from the confirmed offset and returns the offset in the answer.
-func (d *delivery) append(ctx context.Context, n int64) (at int64, err error) {
-	from := d.confirmed
-	body := func() io.Reader { return io.NewSectionReader(d.payload, from, n) }
+// size is that of the next append, and how many of its bytes may go beyond what is confirmed while it lasts; 0: all.
+func (d *delivery) size() (n, window int64) {
+	left := d.m.Length - d.confirmed
+	if d.limits.streams && !d.u.deaf.Load() {
+		n = left
+		if d.limits.max > 0 {
+			n = min(n, d.limits.max)
+		}
+		return n, d.u.pace.top()
+	}
+	return min(max(d.u.pace.next(left, d.limits.max), d.limits.min), left), 0
+}
+
+// append sends n bytes from the confirmed offset and returns the offset in the answer. With a window it takes note of what
+// is confirmed meanwhile.
+func (d *delivery) append(ctx context.Context, n, window int64) (at int64, err error) {
+	a := Append{Manifest: d.m, Session: d.session, Offset: d.confirmed, Length: n, Moved: d.record.Moved}
+	var told told
+	if window > 0 {
+		told.init(d.confirmed)
+		a.Confirmed = told.hear
+	}
 	err = d.ask(ctx, func(ctx context.Context) (err error) {
-		at, err = d.u.driver.Append(ctx, d.session, from, body, n, d.record.Moved)
+		a.Body = func() io.Reader { return newOutgoing(ctx, d, a.Offset, n, window, &told) }
+		at, err = d.u.driver.Append(ctx, a)
 		return err
 	})
-	if e, ok := errors.AsType[*remote.Error](err); ok && e.Kind == remote.KindUnread {
-		err = d.payloadError(ctx, e.Err)
+	e, ok := errors.AsType[*remote.Error](err)
+	switch {
+	case !ok || e.Kind != remote.KindUnread:
+		return at, err
+	case errors.Is(err, errDeaf):
+		d.u.listenNoMore(ctx, d.m.ID)
+		return d.confirmed, d.resync(ctx)
+	case errors.Is(err, ErrRecord):
+		return at, e.Err
 	}
-	return at, err
+	return at, d.payloadError(ctx, e.Err)
 }
 
 // settle deals with a failed append of n bytes: nil means that sending goes on from what is now confirmed.
@@ -66,7 +94,10 @@ func (d *delivery) settle(ctx context.Context, n int64, err error) error {
 		return err
 	case e.Problem == wire.CodeDigestMismatch:
 		return d.damaged(ctx, e)
-	case e.Shrink && d.u.pace.refused(n):
+	case e.Shrink && n > d.u.pace.top():
+		d.limits.streams = false
+		return nil
+	case e.Shrink && n > d.limits.min && d.u.pace.refused(n):
 		return nil
 	case e.Shrink:
 		return e.Smallest()

@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/logging"
+	"github.com/fieldgw/fieldgw/internal/receipt"
 )
 
 // Sizes of a chunk, in bytes: what is sent beyond the last offset that was confirmed and recorded.
@@ -38,6 +41,8 @@ type Uplink struct {
 	driver Driver
 	pace   *pace
 	log    *slog.Logger
+	// deaf: what the server confirms in mid-append does not arrive here, so appends are no longer than a chunk.
+	deaf atomic.Bool
 }
 
 // New checks the options. Errors wrap ErrBadOptions.
@@ -57,6 +62,21 @@ func New(o Options) (*Uplink, error) {
 		return nil, fmt.Errorf("%w: chunk time %s", ErrBadOptions, o.ChunkTime)
 	}
 	return &Uplink{driver: o.Driver, pace: newPace(o), log: o.Logger}, nil
+}
+
+// DriverName is the driver's name in the configuration.
+func (u *Uplink) DriverName() string { return u.driver.Name() }
+
+func (u *Uplink) listenNoMore(ctx context.Context, id attachment.ID) {
+	if u.deaf.CompareAndSwap(false, true) {
+		u.log.LogAttrs(ctx, slog.LevelWarn, "the server's confirmations do not arrive before an append ends; a proxy may keep them: sending in chunks",
+			slog.String(logging.KeyAttachment, string(id)))
+	}
+}
+
+// ParentOf is the parent as the protocol names it.
+func ParentOf(m *attachment.Manifest) receipt.Parent {
+	return receipt.Parent{LocalID: m.Parent.LocalID.Text, LocalIDRaw: m.Parent.LocalID.Raw, ServerID: m.Parent.ServerID}
 }
 
 // Deliver brings one attachment as far as it can now. confirmed is the recorded offset of the recorded session. Where the

@@ -13,6 +13,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/uplink"
+	"github.com/fieldgw/fieldgw/internal/uplink/fieldgw"
 	"github.com/fieldgw/fieldgw/test/rig"
 )
 
@@ -34,7 +35,7 @@ func newOffice(r *rig.Rig) (*office, error) {
 	if err != nil {
 		return nil, err
 	}
-	driver := uplink.NewFieldgw(client)
+	driver := fieldgw.New(client)
 	up, err := uplink.New(uplink.Options{Driver: driver, Logger: log})
 	return &office{driver, up}, err
 }
@@ -52,7 +53,7 @@ func (o *office) deliver(ctx context.Context, i control.ItemDetail, content []by
 // complete fills the server ID in for an attachment that the device has delivered.
 func (o *office) complete(ctx context.Context, i control.ItemDetail) error {
 	m := &attachment.Manifest{ID: i.ID, Parent: attachment.Parent{LocalID: i.Parent.LocalID, ServerID: serverID}}
-	rec, err := o.driver.Register(ctx, m)
+	rec, err := o.driver.Register(ctx, m, attachment.Session{}, uplink.Verdict{})
 	if err == nil && rec.Parent.ServerID != serverID {
 		err = fmt.Errorf("the receipt has server ID %q", rec.Parent.ServerID)
 	}

@@ -85,6 +85,7 @@ const (
 	// session's place.
 	VoidExpired    VoidReason = "expired"
 	VoidTerminated VoidReason = "terminated" // a client ended it
+	VoidExcess     VoidReason = "excess"     // a client sent more than the length
 )
 
 // Err is the error that operations on a void attachment fail with; nil for the empty reason.

@@ -182,29 +182,29 @@ func (e *Engine) under(s store.Session) (moving *pace, verifying bool) {
 	return e.moving[at], e.verifying[at]
 }
 
-// room is how many bytes an append to the session may bring; length is that of its body, or -1. Errors: ErrAppendLimit,
-// ErrTooLarge, store.ErrFull.
-func (e *Engine) room(s store.Session, length int64) (int64, error) {
-	room := s.Length - s.Offset
+// room is how many bytes an append to the session may bring, and the error that one byte more is refused with. Errors:
+// ErrExcess, ErrAppendLimit, ErrTooLarge, store.ErrFull.
+func (e *Engine) room(s store.Session, body Body) (room int64, over, err error) {
+	room, over = s.Length-s.Offset, ErrExcess
 	if s.Length == store.UnknownLength {
 		free, err := e.limits.Room()
 		if err != nil {
-			return 0, err
+			return 0, nil, err
 		}
-		if room = e.limits.MaxLength - s.Offset; length > room {
-			return 0, ErrTooLarge
-		}
-		if free <= 0 || length > free {
-			return 0, store.ErrFull
+		if room, over = e.limits.MaxLength-s.Offset, ErrTooLarge; body.Length <= room && (free <= 0 || body.Length > free) {
+			return 0, nil, store.ErrFull
 		}
 	}
-	if !s.Created {
-		room = min(room, e.limits.MaxAppend)
+	if body.Length > room {
+		return 0, nil, over
 	}
-	if length > room {
-		return 0, ErrAppendLimit
+	if body.whole() && room > e.limits.MaxAppend {
+		room, over = e.limits.MaxAppend, ErrAppendLimit
 	}
-	return room, nil
+	if body.Length > room {
+		return 0, nil, over
+	}
+	return room, over, nil
 }
 
 // finished verifies and registers a created session with all its bytes.

@@ -1,6 +1,7 @@
 package upload
 
 import (
+	"encoding/base64"
 	"fmt"
 	"log/slog"
 	"mime"
@@ -35,6 +36,7 @@ func (t *Tus) Options(w http.ResponseWriter, _ *http.Request) {
 	h.Set(wire.HeaderTusVersion, wire.TusVersion)
 	h.Set(wire.HeaderTusExtension, strings.Join(wire.TusExtensions(), ","))
 	h.Set(wire.HeaderTusMaxSize, strconv.FormatInt(t.engine.limits.MaxLength, 10))
+	h.Set(wire.HeaderTusAlgorithms, "sha1,sha256")
 	w.WriteHeader(http.StatusNoContent)
 }
 
@@ -50,6 +52,10 @@ func (t *Tus) Create(w http.ResponseWriter, r *http.Request, who store.Identity)
 		reply.Problem(w, wire.CodeMediaType, "the body of a creation is "+wire.ContentTypeOffset)
 		return
 	}
+	content, cerr := summed(w, r)
+	if err == nil {
+		err = cerr
+	}
 	var s store.Session
 	if err == nil {
 		s, err = t.engine.Create(r.Context(), who, c)
@@ -60,7 +66,7 @@ func (t *Tus) Create(w http.ResponseWriter, r *http.Request, who store.Identity)
 	}
 	w.Header().Set("Location", Path+s.ID)
 	if s.Offset == 0 && s.State == store.SessionOpen && r.ContentLength != 0 {
-		offset, err := t.engine.Append(r.Context(), who, s.ID, 0, body(w, r))
+		offset, err := t.engine.Append(r.Context(), who, s.ID, 0, content)
 		if err == nil {
 			s, err = t.engine.Session(r.Context(), who, s.ID)
 		}
@@ -99,13 +105,17 @@ func creation(r *http.Request, who store.Identity) (Creation, error) {
 	return c, err
 }
 
-// Head tells the confirmed offset and the length of a session (tus 1.0.0, HEAD). An append that is moving does not hold
-// it up: what that has not confirmed yet does not count.
+// Head tells the confirmed offset and the length of a session (tus 1.0.0, HEAD). An append that hangs is ended, with its
+// prefix confirmed; one that is moving does not hold it up: what that has not confirmed yet does not count.
 func (t *Tus) Head(w http.ResponseWriter, r *http.Request, who store.Identity, session string) {
 	if !t.speaks(w, r) {
 		return
 	}
-	s, err := t.engine.Session(r.Context(), who, session)
+	err := t.engine.yield(r.Context(), who.Account, session, false)
+	var s store.Session
+	if err == nil {
+		s, err = t.engine.Session(r.Context(), who, session)
+	}
 	if err != nil {
 		t.refuse(w, r, err, Unknown, Unknown)
 		return
@@ -147,6 +157,10 @@ func (t *Tus) Patch(w http.ResponseWriter, r *http.Request, who store.Identity, 
 		return
 	}
 	at, err := bytesIn(wire.HeaderUploadOffset, r.Header.Get(wire.HeaderUploadOffset))
+	content, cerr := summed(w, r)
+	if err == nil {
+		err = cerr
+	}
 	if err == nil {
 		err = t.setLength(r, who, session)
 	}
@@ -154,7 +168,7 @@ func (t *Tus) Patch(w http.ResponseWriter, r *http.Request, who store.Identity, 
 		t.refuse(w, r, err, Unknown, Unknown)
 		return
 	}
-	offset, err := t.engine.Append(r.Context(), who, session, at, body(w, r))
+	offset, err := t.engine.Append(r.Context(), who, session, at, content)
 	if offset >= 0 {
 		w.Header().Set(wire.HeaderUploadOffset, strconv.FormatInt(offset, 10))
 	}
@@ -212,6 +226,26 @@ func carriesBytes(r *http.Request) bool {
 
 func body(w http.ResponseWriter, r *http.Request) Body {
 	return Body{Reader: r.Body, Length: r.ContentLength, Deadline: http.NewResponseController(w).SetReadDeadline}
+}
+
+// summed is the body with the checksum that it is said to have (tus 1.0.0, checksum). Errors wrap wire.ErrInvalid.
+func summed(w http.ResponseWriter, r *http.Request) (Body, error) {
+	b := body(w, r)
+	text := r.Header.Get(wire.HeaderUploadChecksum)
+	if text == "" {
+		return b, nil
+	}
+	algorithm, encoded, _ := strings.Cut(text, " ")
+	want, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return b, fmt.Errorf("%w: Upload-Checksum is not the name of an algorithm and a checksum in base64", wire.ErrInvalid)
+	}
+	sum, known := newSum(algorithm, want)
+	if !known || strings.Contains(algorithm, "-") {
+		return b, fmt.Errorf("%w: Upload-Checksum: the algorithms here are sha1 and sha256", wire.ErrInvalid)
+	}
+	b.Sums = []Sum{sum}
+	return b, nil
 }
 
 // bytesIn reads a header that is a number of bytes. Errors wrap wire.ErrInvalid.

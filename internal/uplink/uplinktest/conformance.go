@@ -13,6 +13,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/uplink"
+	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
 // Factory connects two drivers, as two workers of one device, to a server of their kind that may keep what earlier calls
@@ -41,13 +42,17 @@ func Run(t *testing.T, connect Factory) {
 		t.Run(c.name, func(t *testing.T) {
 			one, two := connect(t)
 			if c.needs(one.Capabilities()) {
-				c.test(&suite{one: one, two: two}, t)
+				c.test(&suite{one: one, two: two, sessions: map[attachment.ID]attachment.Session{}}, t)
 			}
 		})
 	}
 }
 
-type suite struct{ one, two uplink.Driver }
+type suite struct {
+	one, two uplink.Driver
+	// sessions are those used last: what a delivery hands to its driver.
+	sessions map[attachment.ID]attachment.Session
+}
 
 const contentSize = 300 << 10 // bytes: more than one buffer, and a part of one
 
@@ -60,10 +65,11 @@ func fresh(t *testing.T, n int) []byte {
 
 func (s *suite) reserve(t *testing.T, d uplink.Driver, m *attachment.Manifest) uplink.Reservation {
 	t.Helper()
-	res, err := d.Reserve(t.Context(), m)
+	res, err := d.Reserve(t.Context(), m, s.sessions[m.ID])
 	if err != nil {
 		t.Fatalf("reserve: %v", err)
 	}
+	s.sessions[m.ID] = res.Session
 	set := 0
 	for _, b := range []bool{res.BytesNeeded, res.Verified != nil, res.Receipt != nil} {
 		if b {
@@ -76,11 +82,20 @@ func (s *suite) reserve(t *testing.T, d uplink.Driver, m *attachment.Manifest) u
 	return res
 }
 
-func (s *suite) append(t *testing.T, at uplink.Reservation, content []byte, from, to int64) {
+// bytesOf is the append of content's bytes from one offset to another.
+func bytesOf(m *attachment.Manifest, at attachment.Session, content []byte, from, to int64) uplink.Append {
+	return uplink.Append{
+		Manifest: m, Session: at, Offset: from, Length: to - from,
+		Body: func() io.Reader { return bytes.NewReader(content[from:to]) },
+	}
+}
+
+func (s *suite) append(t *testing.T, m *attachment.Manifest, at uplink.Reservation, content []byte, from, to int64) {
 	t.Helper()
-	body := func() io.Reader { return bytes.NewReader(content[from:to]) }
 	var moved int64
-	got, err := s.one.Append(t.Context(), at.Session, from, body, to-from, func(n int64) { moved += n })
+	a := bytesOf(m, at.Session, content, from, to)
+	a.Moved = func(n int64) { moved += n }
+	got, err := s.one.Append(t.Context(), a)
 	if err != nil || got != to {
 		t.Fatalf("append %d to %d: offset %d, %v", from, to, got, err)
 	}
@@ -91,7 +106,7 @@ func (s *suite) append(t *testing.T, at uplink.Reservation, content []byte, from
 
 func (s *suite) register(t *testing.T, d uplink.Driver, m *attachment.Manifest) receipt.Receipt {
 	t.Helper()
-	got, err := d.Register(t.Context(), m)
+	got, err := s.tryRegister(t, d, m)
 	if err != nil {
 		t.Fatalf("register: %v", err)
 	}
@@ -105,10 +120,28 @@ func (s *suite) register(t *testing.T, d uplink.Driver, m *attachment.Manifest) 
 	return got
 }
 
+// tryRegister does what a delivery does: a driver that writes the receipt itself is asked for its verdict before.
+func (s *suite) tryRegister(t *testing.T, d uplink.Driver, m *attachment.Manifest) (receipt.Receipt, error) {
+	t.Helper()
+	var v uplink.Verdict
+	if !d.Capabilities().Registers {
+		var err error
+		if v, err = d.Verify(t.Context(), m, s.sessions[m.ID]); err != nil {
+			return receipt.Receipt{}, err
+		}
+		if v.Length != m.Length || v.SHA256 != "" && v.SHA256 != m.SHA256.String() {
+			return receipt.Receipt{}, errOtherBytes
+		}
+	}
+	return d.Register(t.Context(), m, s.sessions[m.ID], v)
+}
+
+var errOtherBytes = remote.Refused(remote.StepVerify, wire.CodeDigestMismatch)
+
 func (s *suite) deliver(t *testing.T, m *attachment.Manifest, content []byte) receipt.Receipt {
 	t.Helper()
 	if res := s.reserve(t, s.one, m); res.BytesNeeded {
-		s.append(t, res, content, res.Offset, m.Length)
+		s.append(t, m, res, content, res.Offset, m.Length)
 	}
 	return s.register(t, s.one, m)
 }
@@ -122,29 +155,36 @@ func (s *suite) wholeWay(t *testing.T) {
 		t.Fatalf("new content: %+v", res)
 	}
 	half := m.Length / 2
-	s.append(t, res, content, 0, half)
-	if at, err := s.one.Offset(t.Context(), res.Session); err != nil || at != half {
+	if res.MinAppend > half {
+		half = 0 // it takes no parts of content as small as this
+	} else {
+		s.append(t, m, res, content, 0, half)
+	}
+	if at, err := s.one.Offset(t.Context(), m, res.Session); err != nil || at != half {
 		t.Fatalf("offset %d, %v; want %d", at, err, half)
 	}
 	var refused *remote.Error
-	if _, err := s.one.Register(t.Context(), m); !errors.As(err, &refused) {
+	if _, err := s.tryRegister(t, s.one, m); !errors.As(err, &refused) {
 		t.Fatalf("registered without all bytes: %v", err)
 	}
-	s.append(t, res, content, half, m.Length)
+	s.append(t, m, res, content, half, m.Length)
 	want := uplink.Verdict{Length: m.Length}
 	if s.one.Capabilities().Digests {
 		want.SHA256 = m.SHA256.String()
 	}
 	for range 2 {
-		if v, err := s.one.Verify(t.Context(), m); err != nil || v != want {
+		if v, err := s.one.Verify(t.Context(), m, res.Session); err != nil || v != want {
 			t.Fatalf("verdict %+v, %v; want %+v", v, err, want)
 		}
 	}
 	first, second := s.register(t, s.one, m), s.register(t, s.two, m)
-	if first.MediaID != second.MediaID || !first.RegisteredAt.Equal(second.RegisteredAt) {
+	if first.MediaID != second.MediaID {
 		t.Fatalf("two registrations: %+v and %+v", first, second)
 	}
-	if res := s.reserve(t, s.two, m); res.BytesNeeded {
+	if s.one.Capabilities().Registers && !first.RegisteredAt.Equal(second.RegisteredAt) {
+		t.Fatalf("two times of registration: %+v and %+v", first, second)
+	}
+	if res := s.reserve(t, s.two, m); res.BytesNeeded && res.Offset != m.Length {
 		t.Errorf("registered, and bytes are wanted: %+v", res)
 	}
 }
@@ -153,8 +193,8 @@ func (s *suite) wholeWay(t *testing.T) {
 func (s *suite) empty(t *testing.T) {
 	m := NewManifest(t, nil)
 	res := s.reserve(t, s.one, m)
-	if _, err := s.one.Verify(t.Context(), m); err != nil && res.BytesNeeded {
-		s.append(t, res, nil, 0, 0)
+	if _, err := s.one.Verify(t.Context(), m, res.Session); err != nil && res.BytesNeeded {
+		s.append(t, m, res, nil, 0, 0)
 	}
 	s.register(t, s.one, m)
 }
@@ -166,11 +206,10 @@ func (s *suite) cancelledContext(t *testing.T) {
 	res := s.reserve(t, s.one, m)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	body := func() io.Reader { return bytes.NewReader(content) }
-	if _, err := s.one.Append(ctx, res.Session, 0, body, m.Length, nil); remote.ClassOf(err) != remote.Cancelled {
+	if _, err := s.one.Append(ctx, bytesOf(m, res.Session, content, 0, m.Length)); remote.ClassOf(err) != remote.Cancelled {
 		t.Errorf("append: class %q of %v", remote.ClassOf(err), err)
 	}
-	if _, err := s.one.Reserve(ctx, m); remote.ClassOf(err) != remote.Cancelled {
+	if _, err := s.one.Reserve(ctx, m, res.Session); remote.ClassOf(err) != remote.Cancelled {
 		t.Errorf("reserve: class %q of %v", remote.ClassOf(err), err)
 	}
 	s.deliver(t, m, content)
@@ -182,16 +221,19 @@ func (s *suite) cancelledSession(t *testing.T) {
 	content := fresh(t, contentSize)
 	m := NewManifest(t, content)
 	res := s.reserve(t, s.one, m)
-	s.append(t, res, content, 0, 1000)
+	if res.MinAppend <= 1000 {
+		s.append(t, m, res, content, 0, 1000)
+	}
 	err := s.one.Cancel(t.Context(), res.Session)
 	if refusal, ok := errors.AsType[*remote.Error](err); ok && refusal.Kind == remote.KindProblem {
 		t.Logf("this server does not cancel: %v", err)
 	} else if err != nil {
 		t.Fatalf("cancel: %v", err)
 	} else {
-		if at, err := s.one.Offset(t.Context(), res.Session); err == nil {
+		if at, err := s.one.Offset(t.Context(), m, res.Session); err == nil && s.one.Capabilities().Resume {
 			t.Errorf("a cancelled session has offset %d", at)
 		}
+		s.sessions[m.ID] = attachment.Session{}
 		if err := s.one.Cancel(t.Context(), res.Session); err != nil {
 			t.Errorf("cancel again: %v", err)
 		}
@@ -205,14 +247,15 @@ func (s *suite) interrupted(t *testing.T) {
 	m := NewManifest(t, content)
 	res := s.reserve(t, s.one, m)
 	gone := errors.New("card removed")
-	body := func() io.Reader {
+	a := bytesOf(m, res.Session, content, 0, m.Length)
+	a.Body = func() io.Reader {
 		return io.MultiReader(bytes.NewReader(content[:m.Length/2]), &brokenReader{gone})
 	}
-	_, err := s.one.Append(t.Context(), res.Session, 0, body, m.Length, nil)
+	_, err := s.one.Append(t.Context(), a)
 	if failed, ok := errors.AsType[*remote.Error](err); !ok || failed.Kind != remote.KindUnread || !errors.Is(err, gone) {
 		t.Fatalf("append of bytes that cannot be read: %v", err)
 	}
-	at, err := s.two.Offset(t.Context(), res.Session)
+	at, err := s.two.Offset(t.Context(), m, res.Session)
 	if err != nil || at < 0 || at > m.Length/2 {
 		t.Fatalf("offset %d, %v", at, err)
 	}
@@ -221,8 +264,7 @@ func (s *suite) interrupted(t *testing.T) {
 		if res.Offset < at || res.Offset > m.Length/2 {
 			t.Fatalf("reserve says offset %d after the session said %d", res.Offset, at)
 		}
-		rest := func() io.Reader { return bytes.NewReader(content[res.Offset:]) }
-		_, err := s.one.Append(t.Context(), res.Session, res.Offset, rest, m.Length-res.Offset, nil)
+		_, err := s.one.Append(t.Context(), bytesOf(m, res.Session, content, res.Offset, m.Length))
 		if err == nil {
 			break
 		}
@@ -247,18 +289,17 @@ func (s *suite) wrongOffset(t *testing.T) {
 	content := fresh(t, contentSize)
 	m := NewManifest(t, content)
 	res := s.reserve(t, s.one, m)
-	s.append(t, res, content, 0, 1000)
+	s.append(t, m, res, content, 0, 1000)
 	for _, from := range []int64{0, 999, 1001, 2000} {
-		body := func() io.Reader { return bytes.NewReader(content[from : from+500]) }
-		at, err := s.one.Append(t.Context(), res.Session, from, body, 500, nil)
+		at, err := s.one.Append(t.Context(), bytesOf(m, res.Session, content, from, from+500))
 		if refused, ok := errors.AsType[*remote.Error](err); !ok || refused.Class != remote.ItemTransient {
 			t.Errorf("append at %d of 1000: offset %d, %v", from, at, err)
 		}
-		if at, err := s.one.Offset(t.Context(), res.Session); err != nil || at != 1000 {
+		if at, err := s.one.Offset(t.Context(), m, res.Session); err != nil || at != 1000 {
 			t.Fatalf("after append at %d: offset %d, %v; want 1000", from, at, err)
 		}
 	}
-	s.append(t, res, content, 1000, m.Length)
+	s.append(t, m, res, content, 1000, m.Length)
 	s.register(t, s.one, m)
 }
 
@@ -269,13 +310,12 @@ func (s *suite) otherBytes(t *testing.T) {
 	res := s.reserve(t, s.one, m)
 	other := bytes.Clone(content)
 	other[len(other)/2] ^= 1
-	body := func() io.Reader { return bytes.NewReader(other) }
-	_, failed := s.one.Append(t.Context(), res.Session, 0, body, m.Length, nil)
-	v, err := s.one.Verify(t.Context(), m)
+	_, failed := s.one.Append(t.Context(), bytesOf(m, res.Session, other, 0, m.Length))
+	v, err := s.one.Verify(t.Context(), m, res.Session)
 	if failed == nil && err == nil && v.SHA256 == m.SHA256.String() {
 		t.Fatal("other bytes are verified")
 	}
-	if got, err := s.one.Register(t.Context(), m); err == nil {
+	if got, err := s.tryRegister(t, s.one, m); err == nil {
 		t.Fatalf("other bytes are registered: %+v", got)
 	}
 }
@@ -285,18 +325,18 @@ func (s *suite) reservedAgain(t *testing.T) {
 	content := fresh(t, contentSize)
 	m := NewManifest(t, content)
 	first := s.reserve(t, s.one, m)
-	s.append(t, first, content, 0, 1000)
+	s.append(t, m, first, content, 0, 1000)
 	again := s.reserve(t, s.two, m)
 	if again.Session != first.Session || again.MediaID != first.MediaID || again.Offset != 1000 {
 		t.Fatalf("reserved again: %+v, first %+v", again, first)
 	}
 	other := NewManifest(t, fresh(t, 10))
 	other.ID = m.ID
-	_, err := s.one.Reserve(t.Context(), other)
+	_, err := s.one.Reserve(t.Context(), other, attachment.Session{})
 	if refused, ok := errors.AsType[*remote.Error](err); !ok || refused.Reason != attachment.NeedsIdentityConflict {
 		t.Fatalf("the same ID with other content: %v", err)
 	}
-	s.append(t, again, content, 1000, m.Length)
+	s.append(t, m, again, content, 1000, m.Length)
 	s.register(t, s.one, m)
 }
 
@@ -311,7 +351,7 @@ func (s *suite) reservedTogether(t *testing.T) {
 		if i%2 == 1 {
 			d = s.two
 		}
-		wg.Go(func() { got[i], errs[i] = d.Reserve(t.Context(), m) })
+		wg.Go(func() { got[i], errs[i] = d.Reserve(t.Context(), m, attachment.Session{}) })
 	}
 	wg.Wait()
 	for i := range got {

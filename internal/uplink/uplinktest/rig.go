@@ -10,6 +10,7 @@ import (
 
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/uplink"
+	"github.com/fieldgw/fieldgw/internal/uplink/fieldgw"
 )
 
 // Rig is a device's client and a server, joined by a network.
@@ -29,7 +30,7 @@ func Start(t testing.TB, change ...func(*remote.Options)) *Rig {
 	ended, l := make(chan error, 1), r.Network.Listener()
 	go func() { ended <- web.Serve(l) }()
 	r.Client = r.NewClient(t, change...)
-	r.Driver = uplink.NewFieldgw(r.Client)
+	r.Driver = fieldgw.New(r.Client)
 	t.Cleanup(func() {
 		r.Server.Release()
 		r.Client.CloseIdle()

@@ -1,4 +1,4 @@
-package uplink
+package fieldgw
 
 import (
 	"testing"

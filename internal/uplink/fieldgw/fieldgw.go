@@ -1,9 +1,9 @@
-package uplink
+// Package fieldgw is the driver for fieldgw-server: the control plane of docs/protocol.md, and a public dialect for the bytes.
+package fieldgw
 
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"path"
@@ -14,55 +14,55 @@ import (
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/remote"
+	"github.com/fieldgw/fieldgw/internal/uplink"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
-// Fieldgw is the driver for fieldgw-server: the control plane of docs/protocol.md, and tus 1.0.0's core protocol for the
-// bytes.
-type Fieldgw struct{ client *remote.Client }
+// Driver implements uplink.Driver. The bytes go by tus 1.0.0's core protocol.
+type Driver struct{ client *remote.Client }
 
-// NewFieldgw returns the driver that sends through client.
-func NewFieldgw(client *remote.Client) *Fieldgw { return &Fieldgw{client: client} }
+// New returns the driver that sends through client.
+func New(client *remote.Client) *Driver { return &Driver{client: client} }
 
 // Name returns the name in the configuration.
-func (f *Fieldgw) Name() string { return "fieldgw" }
+func (f *Driver) Name() string { return "fieldgw" }
 
 // Capabilities returns all of them: the protocol demands each.
-func (f *Fieldgw) Capabilities() Capabilities {
-	return Capabilities{Resume: true, ConfirmedOffsets: true, Digests: true, ConditionalCreate: true}
+func (f *Driver) Capabilities() uplink.Capabilities {
+	return uplink.Capabilities{Resume: true, ConfirmedOffsets: true, Digests: true, ConditionalCreate: true, Registers: true}
 }
 
 // Reserve is PUT /v1/attachments/{id}.
-func (f *Fieldgw) Reserve(ctx context.Context, m *attachment.Manifest) (Reservation, error) {
+func (f *Driver) Reserve(ctx context.Context, m *attachment.Manifest, _ attachment.Session) (uplink.Reservation, error) {
 	message := reserveMessage(m)
 	if err := message.Validate(); err != nil {
-		return Reservation{}, remote.Fail(remote.StepReserve, remote.KindRequest, err)
+		return uplink.Reservation{}, remote.Fail(remote.StepReserve, remote.KindRequest, err)
 	}
 	resp, err := f.client.Do(ctx, remote.Request{
 		Step: remote.StepReserve, Method: http.MethodPut, Path: resource(m.ID), Message: message,
 		Header: http.Header{wire.HeaderIdempotencyKey: {strconv.Quote(string(m.ID))}},
 	})
 	if err != nil {
-		return Reservation{}, err
+		return uplink.Reservation{}, err
 	}
 	a, err := readAttachment(resp, m.ID)
 	if err != nil {
-		return Reservation{}, err
+		return uplink.Reservation{}, err
 	}
-	res := Reservation{MediaID: a.MediaID}
+	res := uplink.Reservation{MediaID: a.MediaID}
 	switch {
 	case a.State == wire.StateRegistered:
 		res.Receipt = a.Receipt
 	case a.State == wire.StateVerified:
-		res.Verified = &Verdict{Length: *a.Length, SHA256: a.SHA256}
+		res.Verified = &uplink.Verdict{Length: *a.Length, SHA256: a.SHA256}
 	default:
 		if a.Upload == nil || a.Upload.MaxAppend < 0 || !slices.Contains(a.Upload.Dialects, wire.DialectTus) {
-			return Reservation{}, incomplete(resp, a, "has no upload that this device can use")
+			return uplink.Reservation{}, incomplete(resp, a, "has no upload that this device can use")
 		}
 		res.BytesNeeded, res.Offset, res.MaxAppend = true, a.Upload.Offset, a.Upload.MaxAppend
 		u, err := resp.Resolve(a.Upload.URL)
 		if err != nil {
-			return Reservation{}, resp.Foreign(err)
+			return uplink.Reservation{}, resp.Foreign(err)
 		}
 		res.Session = attachment.Session{ID: path.Base(u.Path), URL: u.String(), Generation: a.Generation}
 	}
@@ -72,13 +72,9 @@ func (f *Fieldgw) Reserve(ctx context.Context, m *attachment.Manifest) (Reservat
 func reserveMessage(m *attachment.Manifest) *wire.Reserve {
 	return &wire.Reserve{
 		Length: m.Length, SHA256: m.SHA256.String(), Role: wire.Role(m.Role), Of: string(m.Of), MediaType: m.MediaType,
-		Filename: m.Filename.Text, FilenameRaw: m.Filename.Raw, CapturedAt: m.CapturedAt.UTC(), Parent: parentOf(m),
+		Filename: m.Filename.Text, FilenameRaw: m.Filename.Raw, CapturedAt: m.CapturedAt.UTC(), Parent: uplink.ParentOf(m),
 		Supersedes: string(m.Supersedes), ProposedMediaID: m.Delivery.ProposedMediaID,
 	}
-}
-
-func parentOf(m *attachment.Manifest) receipt.Parent {
-	return receipt.Parent{LocalID: m.Parent.LocalID.Text, LocalIDRaw: m.Parent.LocalID.Raw, ServerID: m.Parent.ServerID}
 }
 
 func resource(id attachment.ID) string { return "v1/attachments/" + url.PathEscape(string(id)) }
@@ -90,7 +86,7 @@ func readAttachment(resp *remote.Response, id attachment.ID) (*wire.Attachment, 
 		return nil, err
 	}
 	if a.AttachmentID != string(id) {
-		return nil, resp.Mismatch(fmt.Errorf("%w: it is about attachment %.64q", ErrAnswer, a.AttachmentID))
+		return nil, resp.Mismatch(fmt.Errorf("%w: it is about attachment %.64q", uplink.ErrAnswer, a.AttachmentID))
 	}
 	switch a.State {
 	case wire.StateReserved:
@@ -113,7 +109,7 @@ func incomplete(resp *remote.Response, a *wire.Attachment, what string) error {
 }
 
 // Offset is HEAD of the upload (tus 1.0.0, Core Protocol, HEAD).
-func (f *Fieldgw) Offset(ctx context.Context, s attachment.Session) (int64, error) {
+func (f *Driver) Offset(ctx context.Context, _ *attachment.Manifest, s attachment.Session) (int64, error) {
 	u, err := f.client.Resolve(s.URL)
 	if err != nil {
 		return 0, remote.Fail(remote.StepOffset, remote.KindRequest, err)
@@ -128,18 +124,16 @@ func (f *Fieldgw) Offset(ctx context.Context, s attachment.Session) (int64, erro
 }
 
 // Append is PATCH of the upload (tus 1.0.0, Core Protocol, PATCH).
-func (f *Fieldgw) Append(
-	ctx context.Context, s attachment.Session, offset int64, body func() io.Reader, n int64, moved func(int64),
-) (int64, error) {
-	u, err := f.client.Resolve(s.URL)
+func (f *Driver) Append(ctx context.Context, a uplink.Append) (int64, error) {
+	u, err := f.client.Resolve(a.Session.URL)
 	if err != nil {
 		return 0, remote.Fail(remote.StepAppend, remote.KindRequest, err)
 	}
 	resp, err := f.client.Stream(ctx, remote.Append{
-		Step: remote.StepAppend, Method: http.MethodPatch, URL: u, Body: body, Length: n, Moved: moved,
+		Step: remote.StepAppend, Method: http.MethodPatch, URL: u, Body: a.Body, Length: a.Length, Moved: a.Moved,
 		Header: http.Header{
 			wire.HeaderTusResumable: {wire.TusVersion},
-			wire.HeaderUploadOffset: {strconv.FormatInt(offset, 10)},
+			wire.HeaderUploadOffset: {strconv.FormatInt(a.Offset, 10)},
 			"Content-Type":          {wire.ContentTypeOffset},
 		},
 	})
@@ -154,7 +148,7 @@ func offsetIn(resp *remote.Response) (int64, error) {
 	text := resp.Header.Get(wire.HeaderUploadOffset)
 	offset, err := parseOffset(text)
 	if err != nil {
-		return 0, resp.Mismatch(fmt.Errorf("%w: %s is %.40q", ErrAnswer, wire.HeaderUploadOffset, text))
+		return 0, resp.Mismatch(fmt.Errorf("%w: %s is %.40q", uplink.ErrAnswer, wire.HeaderUploadOffset, text))
 	}
 	return offset, nil
 }
@@ -168,31 +162,31 @@ func parseOffset(text string) (int64, error) {
 }
 
 // Verify is GET /v1/attachments/{id}.
-func (f *Fieldgw) Verify(ctx context.Context, m *attachment.Manifest) (Verdict, error) {
+func (f *Driver) Verify(ctx context.Context, m *attachment.Manifest, _ attachment.Session) (uplink.Verdict, error) {
 	resp, err := f.client.Do(ctx, remote.Request{Step: remote.StepVerify, Method: http.MethodGet, Path: resource(m.ID)})
 	if err != nil {
-		return Verdict{}, err
+		return uplink.Verdict{}, err
 	}
 	a, err := readAttachment(resp, m.ID)
 	if err != nil {
-		return Verdict{}, err
+		return uplink.Verdict{}, err
 	}
 	switch a.State {
 	case wire.StateRegistered:
-		return Verdict{Length: a.Receipt.Length, SHA256: a.Receipt.SHA256}, nil
+		return uplink.Verdict{Length: a.Receipt.Length, SHA256: a.Receipt.SHA256}, nil
 	case wire.StateVerified:
-		return Verdict{Length: *a.Length, SHA256: a.SHA256}, nil
+		return uplink.Verdict{Length: *a.Length, SHA256: a.SHA256}, nil
 	}
 	e := remote.Refused(remote.StepVerify, wire.CodeNotVerified)
 	e.Status = resp.Status
-	return Verdict{}, e
+	return uplink.Verdict{}, e
 }
 
 // Register is POST /v1/attachments/{id}/registration.
-func (f *Fieldgw) Register(ctx context.Context, m *attachment.Manifest) (receipt.Receipt, error) {
+func (f *Driver) Register(ctx context.Context, m *attachment.Manifest, _ attachment.Session, _ uplink.Verdict) (receipt.Receipt, error) {
 	resp, err := f.client.Do(ctx, remote.Request{
 		Step: remote.StepRegister, Method: http.MethodPost, Path: resource(m.ID) + "/registration",
-		Message: wire.Register{Parent: parentOf(m)},
+		Message: wire.Register{Parent: uplink.ParentOf(m)},
 	})
 	if err != nil {
 		return receipt.Receipt{}, err
@@ -210,7 +204,7 @@ func (f *Fieldgw) Register(ctx context.Context, m *attachment.Manifest) (receipt
 }
 
 // Cancel is DELETE of the upload (tus 1.0.0, Termination).
-func (f *Fieldgw) Cancel(ctx context.Context, s attachment.Session) error {
+func (f *Driver) Cancel(ctx context.Context, s attachment.Session) error {
 	u, err := f.client.Resolve(s.URL)
 	if err != nil {
 		return remote.Fail(remote.StepCancel, remote.KindRequest, err)

@@ -1,0 +1,66 @@
+package daemon
+
+import (
+	"fmt"
+
+	"github.com/fieldgw/fieldgw/internal/buildinfo"
+	"github.com/fieldgw/fieldgw/internal/config"
+	"github.com/fieldgw/fieldgw/internal/remote"
+	"github.com/fieldgw/fieldgw/internal/uplink"
+	"github.com/fieldgw/fieldgw/internal/uplink/fieldgw"
+)
+
+// kind is how one driver of the configuration is made.
+type kind struct {
+	protocol func() *remote.Protocol
+	driver   func(cfg *config.Config, client *remote.Client) (uplink.Driver, error)
+}
+
+// kinds are the drivers that there are.
+var kinds = map[config.Driver]kind{
+	config.DriverFieldgw: {remote.Fieldgw, func(_ *config.Config, client *remote.Client) (uplink.Driver, error) {
+		return fieldgw.New(client), nil
+	}},
+}
+
+// connect builds the uplink. It opens no connection.
+func (s *session) connect() error {
+	u := s.cfg.Uplink
+	made, ok := kinds[u.Driver]
+	if !ok {
+		return fmt.Errorf("uplink: no driver %q", u.Driver)
+	}
+	client, err := remote.New(remote.Options{
+		Endpoint: u.Endpoint, CAFile: u.CAFile, IdleTimeout: u.IdleTimeout.Std(), AnswerTimeout: u.AnswerTimeout.Std(),
+		UserAgent: Program + "/" + buildinfo.String(), Logger: s.log, Protocol: made.protocol(), Credential: s.credential(),
+	})
+	if err != nil {
+		return fmt.Errorf("uplink: %w", err)
+	}
+	driver, err := made.driver(s.cfg, client)
+	if err != nil {
+		return fmt.Errorf("uplink: %w", err)
+	}
+	options := uplink.Options{Driver: driver, ChunkMax: u.ChunkSize.Max.Bytes(), Logger: s.log}
+	if u.ChunkSize.Auto {
+		options.ChunkTime = uplink.DefaultChunkTime
+	}
+	up, err := uplink.New(options)
+	if err != nil {
+		return fmt.Errorf("uplink: %w", err)
+	}
+	s.dispatcher.client, s.dispatcher.uplink = client, up
+	return s.dispatcher.loadChannel()
+}
+
+// credential is the credential's file, held to this account where it names one; nil where none is configured.
+func (s *session) credential() remote.Credential {
+	u := s.cfg.Uplink
+	switch {
+	case u.Credential == "":
+		return nil
+	case !u.Driver.Names():
+		return remote.CredentialFile(u.Credential)
+	}
+	return accountCredential{remote.CredentialFile(u.Credential), s.acc.name, s.askRebind}
+}
