@@ -229,6 +229,55 @@ func TestCreationForms(t *testing.T) {
 	find(a, "ended")
 }
 
+// A length that is told while an append moves, which knows nothing of it yet, is where the file ends: what the append brings
+// beyond it neither counts nor gets into the content.
+func TestLengthToldInMidAppend(t *testing.T) {
+	r := newRig(t)
+	f := newFile("0123")
+	f.as = undeclared
+	deferred := []string{wire.HeaderUploadDefer, "1", wire.HeaderUploadMetadata, f.described()}
+	url := r.post("0123", deferred...).location()
+	body, done := r.moving(url, 4, nil)
+	finished := make(chan answered, 1)
+	go func() {
+		a, err := r.try(call{method: http.MethodPost, path: uploads, header: map[string]string{
+			wire.HeaderTusResumable: wire.TusVersion, wire.HeaderUploadLength: "4", wire.HeaderUploadMetadata: f.described(),
+		}})
+		if err == nil {
+			finished <- a
+		}
+		close(finished)
+	}()
+	for { // until the length is told
+		s, err := r.server.records.Session(t.Context(), "acme", strings.TrimPrefix(url, upload.Path))
+		check(t, err)
+		if s.Length == 4 {
+			break
+		}
+	}
+	_, err := body.feed.Write([]byte("beyond"))
+	check(t, errors.Join(err, body.feed.Close()))
+	if a := <-done; a.status < 400 {
+		t.Errorf("%s", a)
+	}
+	if a := <-finished; a.location() != url || a.offset() != 4 {
+		t.Errorf("%s: %v", a, a.header)
+	}
+	r.get(f)
+}
+
+// Bytes that a refused append left behind the confirmed ones are not in the content when the length is told to end there.
+func TestLeftoverIsCutOff(t *testing.T) {
+	r := newRig(t)
+	a := r.post("0123", wire.HeaderUploadDefer, "1")
+	appendTo(t, r.uploadFile(a.location()), "left over")
+	r.do(call{method: http.MethodPatch, path: a.location(), header: tusHeader(4, wire.HeaderUploadLength, "4")}).is(204)
+	got := r.do(call{method: http.MethodGet, path: "/v1/attachments/" + a.header.Get(wire.HeaderAttachment) + "/content"}).is(200)
+	if string(got.body) != "0123" {
+		t.Errorf("content %q", got.body)
+	}
+}
+
 // What a creation may not say or ask for; nothing stays of it.
 func TestCreationRefused(t *testing.T) {
 	room := int64(1 << 40)
