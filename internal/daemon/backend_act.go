@@ -45,7 +45,7 @@ func (s *session) Retry(ctx context.Context, by server.Caller, a control.Action)
 			if err != nil {
 				return err
 			}
-			return s.queue.Retry(ctx, id, by, reason, time.Duration(s.dispatcher.rnd()*float64(retrySpread)))
+			return s.queue.Retry(ctx, id, by, reason)
 		},
 	})
 	if out.Done > 0 && !a.DryRun {
