@@ -105,6 +105,8 @@ func newDispatcher(s *session) *dispatcher {
 	d := &dispatcher{
 		queue: s.queue, spool: s.spool, log: s.log, workers: s.cfg.Uplink.Workers, schedule: scheduleOf(s.cfg.Uplink.Retry),
 		wake: make(chan struct{}, 1), rnd: rand.Float64, paused: new(atomic.Bool), beats: map[string]*beat{}, suspects: map[attachment.ID]bool{},
+		traffic: newTraffic(s.cfg.Uplink.Workers, s.cfg.Uplink.Small.Bytes()),
+		windows: s.cfg.Uplink.Schedule(), trusted: clock.Trusted, short: s.storage.short,
 	}
 	d.channel = remote.NewChannel(remote.ChannelState{}, d.schedule, time.Now, d.rnd)
 	return d
@@ -123,7 +125,7 @@ func (s *session) statusLine() string {
 		}
 	}
 	line := fmt.Sprintf("%d waiting for delivery", owed)
-	if h := s.dispatcher.hold(time.Now()); h != nil {
+	if h := s.dispatcher.hold(time.Now(), false); h != nil {
 		line += ", sending held: " + string(h.Code)
 	}
 	if h := s.captureBlocked(); h != nil {

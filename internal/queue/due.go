@@ -173,13 +173,13 @@ func (s *search) lane(lane []byte) error {
 	})
 }
 
-// Waiting returns what ClaimWanted would give out, and claims nothing; nil when nothing is due.
-func (q *Queue) Waiting(want Want) (m *attachment.Manifest, err error) {
+// Waiting returns what ClaimWanted would give out, and claims nothing. Without anything m is nil, and next is ClaimDue's.
+func (q *Queue) Waiting(want Want) (m *attachment.Manifest, next time.Time, err error) {
 	err = q.store.View(func(tx *store.Tx) error {
-		m, _, err = firstDue(tx, q.clock(), want)
+		m, next, err = firstDue(tx, q.clock(), want)
 		return err
 	})
-	return m, err
+	return m, next, err
 }
 
 // clampPage bounds how many waits one transaction shortens.

@@ -106,12 +106,12 @@ func TestClaimLooksAtFew(t *testing.T) {
 	f.adopt("", "small", length(1))
 	asked := 0
 	want := Want{Quick: mib, Avoid: func(attachment.ID) bool { asked++; return false }}
-	if m, err := f.Waiting(want); err != nil || m == nil || m.Filename.Text != "small" || asked != 1 {
+	if m, _, err := f.Waiting(want); err != nil || m == nil || m.Filename.Text != "small" || asked != 1 {
 		t.Errorf("found %+v after %d, %v", m, asked, err)
 	}
 	want.Quick, asked = 0, 0
 	want.Avoid = func(attachment.ID) bool { asked++; return true }
-	if m, err := f.Waiting(want); err != nil || m == nil || asked > 2*passOver {
+	if m, _, err := f.Waiting(want); err != nil || m == nil || asked > 2*passOver {
 		t.Errorf("found %+v after %d, %v", m, asked, err)
 	}
 }

@@ -268,7 +268,7 @@ func (w *world) want() (want Want) {
 func (w *world) claim() {
 	want := w.want()
 	ready, next := w.due(want)
-	if m, err := w.q.Waiting(want); err != nil || (m != nil) != (len(ready) > 0) || m != nil && m.ID != ready[0] {
+	if m, _, err := w.q.Waiting(want); err != nil || (m != nil) != (len(ready) > 0) || m != nil && m.ID != ready[0] {
 		w.t.Errorf("waiting: %+v, %v; the model has %v", m, err, ready)
 	}
 	c, at, err := w.q.ClaimWanted(w.t.Context(), "w", want)
