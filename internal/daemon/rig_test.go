@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -38,6 +39,9 @@ type device struct {
 	// queueMax is how large the queue file may become; 0 for no limit of its own.
 	queueMax int64
 	watch    string // more keys of the watch
+	workers  int    // 0: two
+	uplink   string // more keys of the uplink
+	patience string // its timeouts; "" for short ones
 
 	client *client.Client
 	stop   context.CancelFunc
@@ -93,9 +97,10 @@ settle = "50ms"
 endpoint = %q
 credential = %q
 chunk_size = "128KiB"
-workers = 2
-idle_timeout = "500ms"
-answer_timeout = "1s"
+workers = %d
+idle_timeout = %q
+answer_timeout = %q
+%s
 [uplink.retry]
 first = "20ms-30ms"
 second = "30ms-40ms"
@@ -104,7 +109,9 @@ cap = "50ms-100ms"
 [control]
 socket = %q
 group = ""
-%s`, filepath.Join(d.dir, "state"), filepath.Join(d.dir, "capture"), d.watch, d.http.URL, filepath.Join(d.dir, "token"), d.socket(), d.extra)
+%s`, filepath.Join(d.dir, "state"), filepath.Join(d.dir, "capture"), d.watch, d.http.URL, filepath.Join(d.dir, "token"), cmp.Or(d.workers, 2),
+		cmp.Or(d.patience, "500ms"), cmp.Or(d.patience, "1s"), d.uplink,
+		d.socket(), d.extra)
 	path := filepath.Join(d.dir, "fieldgw.toml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		d.t.Fatal(err)
