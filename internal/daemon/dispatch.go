@@ -45,6 +45,7 @@ type dispatcher struct {
 	// paused mirrors the standing decision that pauses all sending.
 	paused  *atomic.Bool
 	trouble logging.Repeat
+	pulse   clock.Pulse
 
 	mu    sync.Mutex
 	beats map[string]*beat
@@ -170,6 +171,7 @@ func (d *dispatcher) run(ctx context.Context) error {
 		started int
 	)
 	for ctx.Err() == nil {
+		d.pulse.Beat()
 		next, spawned := d.fill(ctx, slots, func(c *queue.Claim, name string) {
 			workers.Go(func() {
 				defer func() { d.traffic.end(c.Manifest.ID); <-slots; d.poke() }()
@@ -180,6 +182,7 @@ func (d *dispatcher) run(ctx context.Context) error {
 			d.sleep(ctx, next)
 		}
 	}
+	d.pulse.Rest()
 	d.queue.InterruptAll(errStopping)
 	workers.Wait()
 	record, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
@@ -229,7 +232,9 @@ const troublePause = 5 * time.Second
 
 // ask probes the server after an outage, before an attachment is tried.
 func (d *dispatcher) ask(ctx context.Context) bool {
+	d.pulse.Rest() // a server that is slow to answer is no loop that is stuck
 	err := d.client.Probe(ctx)
+	d.pulse.Beat()
 	if err == nil {
 		return true
 	}
@@ -249,6 +254,7 @@ func (d *dispatcher) sleep(ctx context.Context, until time.Time) {
 		defer t.Stop()
 		timer = t.C
 	}
+	d.pulse.Rest()
 	select {
 	case <-ctx.Done():
 	case <-d.wake:

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,6 +43,8 @@ type device struct {
 	workers  int    // 0: two
 	uplink   string // more keys of the uplink
 	patience string // its timeouts; "" for short ones
+	watchdog time.Duration
+	fed      atomic.Int64 // how often the watchdog was
 
 	client *client.Client
 	stop   context.CancelFunc
@@ -133,10 +136,13 @@ func (d *device) up() {
 	var once sync.Once
 	d.stop, d.done = stop, make(chan error, 1)
 	opts := Options{
-		Config: d.config(), FS: d.fs, QueueMax: d.queueMax, Logger: slog.New(slog.NewTextHandler(d.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Config: d.config(), FS: d.fs, QueueMax: d.queueMax, Watchdog: d.watchdog, Logger: slog.New(slog.NewTextHandler(d.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Notify: func(state string) {
 			if strings.HasPrefix(state, "READY=1") {
 				once.Do(func() { close(ready) })
+			}
+			if state == "WATCHDOG=1" {
+				d.fed.Add(1)
 			}
 		},
 	}

@@ -40,6 +40,8 @@ type session struct {
 	waits   *waits
 
 	dispatcher *dispatcher
+	dog        *watchdog
+	adopters   [adopters]*clock.Pulse
 	trouble    logging.Repeat
 	// rebind is closed when the credential turns out to name another account.
 	rebind     chan struct{}
@@ -51,7 +53,10 @@ func assemble(ctx context.Context, opts Options, acc account, st *store.Store, s
 	s := &session{
 		opts: opts, cfg: opts.Config, log: log, acc: acc, started: time.Now().UTC(), store: st,
 		queue: queue.New(st, queue.Options{Logger: log}), spool: sp, rebind: make(chan struct{}),
-		waits: newWaits(),
+		waits: newWaits(), dog: opts.dog,
+	}
+	for i := range s.adopters {
+		s.adopters[i] = new(clock.Pulse)
 	}
 	s.storage = newStorage(disk.New(acc.dir, disk.Options{}), s.cfg.Storage)
 	s.storage.refresh(ctx)
