@@ -40,6 +40,8 @@ const (
 	HoldStorageReserve     Code = "storage_reserve"
 	HoldStorageUnknown     Code = "storage_unknown"
 	HoldDeviceFull         Code = "device_full"
+	HoldOutsideWindow      Code = "outside_window"
+	HoldClockUnset         Code = "clock_unset"
 )
 
 // Reasons that need a person.

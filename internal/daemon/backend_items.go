@@ -131,7 +131,7 @@ func (s *session) why(e queue.Entry) *control.Waiting {
 	case m.Awaiting():
 		return s.awaiting(m)
 	}
-	if w := s.channelWaiting(); w != nil {
+	if w := s.channelWaiting(m.Priority >= attachment.PriorityFront); w != nil {
 		return w
 	}
 	if delivery.NotBefore.After(time.Now()) {

@@ -102,7 +102,11 @@ func (o *outgoing) Read(p []byte) (int, error) {
 		}
 		o.checked += n
 	}
-	n, err := o.d.payload.ReadAt(p[:min(int64(len(p)), left, o.checked-o.at)], o.at)
+	n, err := o.d.u.limiter.Take(o.ctx, int(min(int64(len(p)), left, o.checked-o.at)))
+	if err != nil {
+		return 0, err
+	}
+	n, err = o.d.payload.ReadAt(p[:n], o.at)
 	o.at += int64(n)
 	if n > 0 && errors.Is(err, io.EOF) {
 		err = nil
