@@ -48,7 +48,7 @@ func newServe(c *common, use, short string) *cobra.Command {
 	flags.StringVar(&f.clientCA, "client-ca", "", "authorities in PEM whose client certificates identify devices, besides tokens")
 	flags.BoolVar(&f.plain, "http", false, "serve plain http; only on a loopback address")
 	flags.TextVar(&f.maxLength, "max-length", config.Size(wire.MaxLength), "largest attachment")
-	flags.TextVar(&f.maxAppend, "max-append", config.Size(8<<20), "largest body of one append of a device")
+	flags.TextVar(&f.maxAppend, "max-append", config.Size(8<<20), "largest body of one append with a checksum")
 	flags.TextVar(&f.expire, "expire", config.Duration(7*24*time.Hour), "end an upload that got no byte for this long")
 	return cmd
 }

@@ -156,7 +156,7 @@ var rules = []rule{
 	{codes: []wire.Code{wire.CodeParentPolicy}, is: attention(attachment.NeedsParentPolicy)},
 	{codes: []wire.Code{wire.CodeAppendLimit}, smallest: true, is: attention(attachment.NeedsRefused)},
 	{steps: []Step{StepAppend}, codes: []wire.Code{wire.CodeAppendLimit}, is: smaller},
-	{codes: []wire.Code{wire.CodeOffsetMismatch}, is: outOfStep},
+	{codes: []wire.Code{wire.CodeOffsetMismatch, wire.CodeChecksum, wire.CodeDigestField, wire.CodeLength}, is: outOfStep},
 	{codes: []wire.Code{wire.CodeBusy}, is: lockedOut},
 	{codes: []wire.Code{wire.CodeNotVerified, wire.CodeDigestMismatch}, is: gone},
 	{steps: []Step{StepProbe, StepReserve}, codes: []wire.Code{wire.CodeNotFound}, is: serverFails},

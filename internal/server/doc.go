@@ -24,12 +24,12 @@
 //	1* one transaction: attachment, session (offset 0), media item, content → media item    repeated reserve: 200
 //	2  answer
 //
-//	append
+//	append (2 to 4 again and again while it lasts, once at its end where it has a checksum)
 //	1  first append of a session: data file made, its directory fsynced                     no record counts it: stays, empty
 //	2  data file cut down to the confirmed offset, bytes written behind it                  cut off again at the start
 //	3  data file fsynced                                                                    cut off again at the start
 //	4* transaction: offset                                                                  offset stands; file is never shorter
-//	5  answer                                                                               client asks by HEAD
+//	5  answer, interim or final                                                             client asks by HEAD
 //
 //	create (by a client without the control plane)
 //	1* transaction as in reserve; length and digest may be open                             repeated creation that names it: same session

@@ -7,8 +7,8 @@
 // read, so that neither waived bytes nor a new receipt rest on the length of a file; one that it finds damaged it takes out
 // of its place for good.
 //
-// Read engine.go for who may append, append.go and verify.go for the order of things, content.go for what is known of
+// Read engine.go for who may append, append.go, stream.go and verify.go for the order of things, content.go for what is known of
 // finished contents, recover.go for what a start does,
 // tidy.go for what happens without being asked, create.go for uploads that a client opens without the control plane,
-// and tus.go for how all this looks in tus 1.0.0.
+// and tus.go and rufh.go for how all this looks in tus 1.0.0 and in Resumable Uploads for HTTP.
 package upload
