@@ -150,6 +150,9 @@ type transfer struct {
 	length      int64
 	sink        io.Writer // takes the body of an accepted answer
 	stream      bool      // payload: never repeated, and on a connection of its own
+	signed      bool      // the header says who asks, and what answer is wanted
+	// seen gets every whole answer before it is judged; nil where nobody wants it.
+	seen func(resp *http.Response, body []byte)
 }
 
 // exchange sends with the credential, and once more when it was refused and has been replaced meanwhile.
@@ -159,20 +162,26 @@ func (c *Client) exchange(ctx context.Context, t transfer) (*Response, error) {
 		return nil, Fail(t.step, KindCredential, err)
 	}
 	resp, failed := c.follow(ctx, t, token)
-	if failed == nil || token == "" || failed.Kind != KindProblem || failed.Status != 401 && failed.Status != 403 {
-		return orError(resp, failed)
+	if renewed, other := c.replaced(ctx, token, failed); other {
+		resp, failed = c.follow(ctx, t, renewed)
+	}
+	return orError(resp, failed)
+}
+
+// replaced returns the credential that took the place of the one with which a request failed, where that may be why.
+func (c *Client) replaced(ctx context.Context, token string, failed *Error) (renewed string, other bool) {
+	if failed == nil || token == "" || failed.Kind != KindProblem ||
+		failed.Status != 401 && failed.Status != 403 && failed.Problem != wire.CodeCredentials {
+		return "", false
 	}
 	renewed, other, err := c.keys.renewed(token)
-	switch {
-	case err != nil:
+	if err != nil {
 		failed.Err = errors.Join(failed.Err, err)
-		return nil, failed
-	case !other:
-		return nil, failed
 	}
-	c.log.InfoContext(ctx, "credential was refused; sending again with the one that replaced it")
-	resp, failed = c.follow(ctx, t, renewed)
-	return orError(resp, failed)
+	if other {
+		c.log.InfoContext(ctx, "credential was refused; sending again with the one that replaced it")
+	}
+	return renewed, other
 }
 
 // orError keeps a nil *Error from becoming an error that is not nil.
@@ -214,6 +223,9 @@ func (c *Client) attempt(ctx context.Context, t transfer, token string) (*Respon
 	body, unwritten, err := c.read(t, resp)
 	if err := errors.Join(err, resp.Body.Close()); err != nil {
 		return nil, broken(watching, t.step, errors.Join(unwritten, bodies.end()), err)
+	}
+	if t.seen != nil {
+		t.seen(resp, body)
 	}
 	answer, failed := c.judge(t, resp, body, token)
 	if answer != nil {
@@ -259,10 +271,12 @@ func (c *Client) build(ctx context.Context, t transfer, token string, b *bodies)
 	for name, values := range t.header {
 		req.Header[name] = values
 	}
-	if token != "" {
-		req.Header.Set("Authorization", c.protocol.authorize(token))
+	if !t.signed {
+		if token != "" {
+			req.Header.Set("Authorization", c.protocol.authorize(token))
+		}
+		req.Header.Set("Accept", wire.ContentTypeJSON+", "+wire.ContentTypeProblem)
 	}
-	req.Header.Set("Accept", wire.ContentTypeJSON+", "+wire.ContentTypeProblem)
 	if c.userAgent != "" {
 		req.Header.Set("User-Agent", c.userAgent)
 	}

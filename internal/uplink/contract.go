@@ -99,6 +99,13 @@ type Driver interface {
 	Cancel(ctx context.Context, s attachment.Session) error
 }
 
+// Comparer is a Driver whose server may tell of the stored bytes only what can be held against the file in custody: a digest
+// over those of pieces. A delivery asks it instead of Verify.
+type Comparer interface {
+	// Compare is Verify with the payload at hand: each call of payload returns a new reader of all of it.
+	Compare(ctx context.Context, m *attachment.Manifest, s attachment.Session, payload func() io.Reader) (Verdict, error)
+}
+
 // Payload is the file in custody, of the manifest's length. It is not used after Deliver returned.
 type Payload interface {
 	// Check reads every segment that touches [off, off+n) from the disk and compares it with its recorded digest.

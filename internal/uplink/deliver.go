@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
@@ -235,9 +236,16 @@ func (d *delivery) verify(ctx context.Context) error {
 
 func (d *delivery) askVerdict(ctx context.Context) (v Verdict, err error) {
 	err = d.ask(ctx, func(ctx context.Context) (err error) {
+		if c, ok := d.u.driver.(Comparer); ok {
+			v, err = c.Compare(ctx, d.m, d.session, func() io.Reader { return newReading(ctx, d) })
+			return err
+		}
 		v, err = d.u.driver.Verify(ctx, d.m, d.session)
 		return err
 	})
+	if e, ok := errors.AsType[*remote.Error](err); ok && e.Kind == remote.KindUnread {
+		err = d.payloadError(ctx, e.Err)
+	}
 	return v, err
 }
 

@@ -75,6 +75,13 @@ func newOutgoing(ctx context.Context, d *delivery, from, n, window int64, t *tol
 	}
 }
 
+// newReading reads the whole payload, each segment compared with its digest as it is reached.
+func newReading(ctx context.Context, d *delivery) *outgoing {
+	o := newOutgoing(ctx, d, 0, d.m.Length, 0, nil)
+	o.checked = 0
+	return o
+}
+
 // Close ends a Read that waits.
 func (o *outgoing) Close() error {
 	o.closing.Do(func() { close(o.closed) })
