@@ -75,6 +75,7 @@ type Uplink struct {
 	Workers       int       `toml:"workers"`        // transfers at one time
 	IdleTimeout   Duration  `toml:"idle_timeout"`   // longest time without a byte moving
 	AnswerTimeout Duration  `toml:"answer_timeout"` // longest wait for the answer after the last byte
+	Verify        Verify    `toml:"verify"`         // what is asked of a server that says no digest of its own
 	Retry         Retry     `toml:"retry"`
 }
 
@@ -180,6 +181,20 @@ func Drivers() []Driver { return []Driver{DriverFieldgw} }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (d *Driver) UnmarshalText(text []byte) error { return setWord(d, text, Drivers()...) }
+
+// Verify says how much is asked of a server that knows no registrations before bytes count as sent.
+type Verify string
+
+// The ways of verifying.
+const (
+	VerifyDigest Verify = "digest" // its digest of the stored bytes, or the bytes read back where it says none
+	VerifyLength Verify = "length" // their number alone; nothing is read back
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (v *Verify) UnmarshalText(text []byte) error {
+	return setWord(v, text, VerifyDigest, VerifyLength)
+}
 
 // LogLevel is the least severity that is logged.
 type LogLevel string
