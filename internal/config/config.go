@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/fieldgw/fieldgw/internal/receipt"
 )
 
 // Version is the one configuration format this program reads (key version).
@@ -75,7 +77,9 @@ type Uplink struct {
 	Workers       int       `toml:"workers"`        // transfers at one time
 	IdleTimeout   Duration  `toml:"idle_timeout"`   // longest time without a byte moving
 	AnswerTimeout Duration  `toml:"answer_timeout"` // longest wait for the answer after the last byte
-	Retry         Retry     `toml:"retry"`
+	// AcceptGrade is the least that a receipt must be worth to count as delivery.
+	AcceptGrade AcceptGrade `toml:"accept_grade"`
+	Retry       Retry       `toml:"retry"`
 }
 
 // Configured reports whether there is a server to send to. A gateway without one captures and keeps.
@@ -180,6 +184,26 @@ func Drivers() []Driver { return []Driver{DriverFieldgw} }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (d *Driver) UnmarshalText(text []byte) error { return setWord(d, text, Drivers()...) }
+
+// AcceptGrade is the least grade of a receipt that counts as delivery; the words are those of package receipt.
+type AcceptGrade string
+
+// The grades that may be asked for.
+const (
+	AcceptRegistered     AcceptGrade = "registered"      // a server registered the attachment
+	AcceptVerifiedDigest AcceptGrade = "verified-digest" // the digest was read back from the server, which registered nothing
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler. A length is refused with its reason: it proves nothing about the bytes.
+func (g *AcceptGrade) UnmarshalText(text []byte) error {
+	if string(text) == string(receipt.LengthOnly) {
+		return &valueError{
+			msg:  quote(string(text)) + " can never count as delivery: bytes of the right length may be any bytes",
+			hint: "use a server that tells a digest, or one whose bytes can be read back",
+		}
+	}
+	return setWord(g, text, AcceptRegistered, AcceptVerifiedDigest)
+}
 
 // LogLevel is the least severity that is logged.
 type LogLevel string
