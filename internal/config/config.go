@@ -79,6 +79,7 @@ type Uplink struct {
 	AnswerTimeout Duration  `toml:"answer_timeout"` // longest wait for the answer after the last byte
 	// AcceptGrade is the least that a receipt must be worth to count as delivery.
 	AcceptGrade AcceptGrade `toml:"accept_grade"`
+	Verify      Verify      `toml:"verify"` // what is asked of a server that says no digest of its own
 	Retry       Retry       `toml:"retry"`
 }
 
@@ -203,6 +204,20 @@ func (g *AcceptGrade) UnmarshalText(text []byte) error {
 		}
 	}
 	return setWord(g, text, AcceptRegistered, AcceptVerifiedDigest)
+}
+
+// Verify says how much is asked of a server that knows no registrations before bytes count as sent.
+type Verify string
+
+// The ways of verifying.
+const (
+	VerifyDigest Verify = "digest" // its digest of the stored bytes, or the bytes read back where it says none
+	VerifyLength Verify = "length" // their number alone; nothing is read back
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (v *Verify) UnmarshalText(text []byte) error {
+	return setWord(v, text, VerifyDigest, VerifyLength)
 }
 
 // LogLevel is the least severity that is logged.

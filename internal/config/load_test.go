@@ -58,7 +58,7 @@ func TestDefaults(t *testing.T) {
 		Storage:  Storage{WarnFree: 67108864, Reserve: 33554432, StagingGrace: Duration(time.Hour)},
 		Uplink: Uplink{
 			Driver: "fieldgw", Account: "local", ChunkSize: ChunkSize{Auto: true, Max: 8388608}, Workers: 4,
-			IdleTimeout: Duration(30 * time.Second), AnswerTimeout: Duration(300 * time.Second), AcceptGrade: "registered",
+			IdleTimeout: Duration(30 * time.Second), AnswerTimeout: Duration(300 * time.Second), AcceptGrade: "registered", Verify: "digest",
 			Retry: Retry{
 				First:  DurationRange{Duration(15 * time.Second), Duration(45 * time.Second)},
 				Second: DurationRange{Duration(60 * time.Second), Duration(180 * time.Second)},
@@ -105,6 +105,7 @@ workers = 16
 idle_timeout = "10s"
 answer_timeout = "1m"
 accept_grade = "verified-digest"
+verify = "length"
 retry = { first = "1s-2s", second = "2s-2s", third = "3s-4s", cap = "5s-6s" }
 [control]
 socket = "/x/s.sock"
@@ -138,9 +139,9 @@ format = "journal"
 		Storage: Storage{WarnFree: 1 << 30, StagingGrace: s(7200)},
 		Uplink: Uplink{
 			Driver: DriverFieldgw, Endpoint: "https://h.example:8443/base", Account: "plant-7", Credential: "/c", CAFile: "/ca",
-			ChunkSize: ChunkSize{Max: 512 << 10}, Workers: 16, IdleTimeout: s(10), AnswerTimeout: s(60),
 			AcceptGrade: AcceptVerifiedDigest,
-			Retry:       Retry{DurationRange{s(1), s(2)}, DurationRange{s(2), s(2)}, DurationRange{s(3), s(4)}, DurationRange{s(5), s(6)}},
+			ChunkSize:   ChunkSize{Max: 512 << 10}, Workers: 16, IdleTimeout: s(10), AnswerTimeout: s(60), Verify: VerifyLength,
+			Retry: Retry{DurationRange{s(1), s(2)}, DurationRange{s(2), s(2)}, DurationRange{s(3), s(4)}, DurationRange{s(5), s(6)}},
 		},
 		Control: Control{Socket: "/x/s.sock"},
 		Log:     Log{Level: LogDebug, Format: FormatJournal},

@@ -45,7 +45,7 @@ f.toml:2: stat_dir: unknown key or table (did you mean "state_dir"?)
 f.toml:3: workers: unknown key or table (did you mean "uplink.workers"?)
 f.toml:4: uplnk: unknown key or table (did you mean "uplink"?)
 f.toml:7: uplink.chunksize: unknown key (did you mean "chunk_size"?)
-f.toml:8: uplink.zebra: unknown key (known here: accept_grade, account, answer_timeout, ca_file, chunk_size, credential, driver, endpoint, idle_timeout, retry, workers)
+f.toml:8: uplink.zebra: unknown key (known here: accept_grade, account, answer_timeout, ca_file, chunk_size, credential, driver, endpoint, idle_timeout, retry, verify, workers)
 f.toml:9: uplink.driver: want "fieldgw", got "fieldgv" (did you mean "fieldgw"?)
 f.toml:10: uplink.workers: want a whole number, got a string
 f.toml:11: uplink.idle_timeout: want a string in quotes, got a number without a unit (durations are strings with a unit, such as "30s")

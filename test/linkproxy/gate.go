@@ -86,7 +86,11 @@ func (p *Proxy) tryAdmit(d *direction, n int) (ticket, time.Duration, <-chan str
 	if limited {
 		n = int(min(int64(n), p.allowance.left))
 	}
-	n, wait := d.take(time.Now(), p.rate, n)
+	rate := p.rate
+	if p.delay > 0 {
+		rate = 0 // paid for where the bytes entered
+	}
+	n, wait := d.take(time.Now(), rate, n)
 	if wait > 0 {
 		return ticket{}, wait, p.changed, nil
 	}

@@ -117,16 +117,18 @@ func (l *link) dial() (*net.TCPConn, error) {
 // move forwards one direction until src ends its stream, which it passes on. When it returns an
 // error it has reset the connection, so that the other direction ends too.
 func (l *link) move(src, dst *net.TCPConn, d *direction) (err error) {
+	from := l.travel(src, d)
 	defer func() {
 		if err != nil {
 			l.p.mu.Lock()
 			l.end()
 			l.p.mu.Unlock()
 		}
+		from.end()
 	}()
 	buf := make([]byte, chunkSize)
 	for {
-		n, readErr := src.Read(buf)
+		n, readErr := from.Read(buf)
 		if err := l.write(dst, buf[:n], d); err != nil {
 			return err
 		}
@@ -155,6 +157,9 @@ func (l *link) write(dst *net.TCPConn, b []byte, d *direction) error {
 			return err
 		}
 		b = b[n:]
+		if l.p.unlucky(n) {
+			return errCut
+		}
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
@@ -63,6 +64,8 @@ type Proxy struct {
 	changed     chan struct{} // closed and replaced whenever mode or rate changes
 	allowance   *allowance    // nil unless CutAfter is in force
 	rate        int64
+	delay       time.Duration
+	resets      float64 // per MiB
 	up, down    direction
 	links       map[*link]struct{}
 	connections int64
@@ -193,6 +196,29 @@ func (p *Proxy) SetRate(bytesPerSecond int64) {
 	p.rate = max(0, bytesPerSecond)
 	p.up.free, p.down.free = time.Time{}, time.Time{} // the old rate's debts are forgiven
 	p.announce()
+}
+
+// SetDelay makes every byte of connections that begin from now on arrive so much later, in each direction: half of what a
+// round trip takes longer. The rate applies where bytes enter, as on a link, so that no more than rate times delay is on
+// its way.
+func (p *Proxy) SetDelay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
+// SetResets makes connections break by themselves, with this probability for each MiB that passes.
+func (p *Proxy) SetResets(perMiB float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.resets = perMiB
+}
+
+// unlucky decides whether a connection breaks after n bytes more.
+func (p *Proxy) unlucky(n int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.resets > 0 && rand.Float64() < p.resets*float64(n)/(1<<20)
 }
 
 // BytesUp is how many bytes went from clients to the server.

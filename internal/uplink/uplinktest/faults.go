@@ -82,6 +82,11 @@ func Refuse(status int, code wire.Code, header http.Header) Act {
 	}
 }
 
+// RefuseFieldgw answers with a status as a fieldgw server of a later version might: marked, with a code that nobody knows.
+func RefuseFieldgw(w http.ResponseWriter, _ *http.Request, status int) {
+	problem(w, status, "a_code_of_the_future", "told to refuse")
+}
+
 // Edit lets the server work and changes its answer before it leaves.
 func Edit(change func(status int, header http.Header, body []byte) (int, []byte)) Act {
 	return func(_ *Server, w http.ResponseWriter, r *http.Request, next http.Handler) {
