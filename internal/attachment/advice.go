@@ -26,6 +26,7 @@ var advice = []Advice{
 	{HoldStorageReserve, KindHold, "Free space is below the reserve: no new files are taken. They stay where they are.", "Free space on the volume.", WhoTechnician, "fieldgwctl status"},
 	{HoldStorageUnknown, KindHold, "Free space cannot be measured.", "Check the volume that holds the state directory.", WhoOperator, ""},
 	{HoldDeviceFull, KindHold, "This device has no room to record the delivery.", "Free space on the volume; sending goes on by itself.", WhoTechnician, "fieldgwctl status"},
+	{HoldGrade, KindHold, "The server's receipt does not count as delivery; the file is kept here.", "Take a copy of the file, or accept receipts of this grade with uplink.accept_grade; retry verifies it anew.", WhoOperator, retryID},
 
 	{NeedsSizeLimit, KindAttention, "The server does not take a file this large.", "Raise the server's limit, then retry.", WhoOperator, retryID},
 	{NeedsMediaType, KindAttention, "The server does not take this kind of file.", "Allow the media type on the server, then retry.", WhoOperator, retryID},

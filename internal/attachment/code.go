@@ -40,6 +40,7 @@ const (
 	HoldStorageReserve     Code = "storage_reserve"
 	HoldStorageUnknown     Code = "storage_unknown"
 	HoldDeviceFull         Code = "device_full"
+	HoldGrade              Code = "receipt_grade"
 )
 
 // Reasons that need a person.

@@ -2,12 +2,13 @@ package remote
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
-	"strings"
+	"reflect"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ var ErrCertificate = errors.New("the device's certificate cannot be used")
 // cannot be replaced at once: while the new pair does not fit, the old one is used.
 type certificate struct {
 	certFile, keyFile string
+	check             func(*x509.Certificate) error // nil accepts all
 	log               *slog.Logger
 
 	mu    sync.Mutex
@@ -60,6 +62,9 @@ func (c *certificate) refresh(now time.Time) (replaced bool, err error) {
 	if stamp := c.now(); stamp != c.stamp {
 		var pair *tls.Certificate
 		pair, c.err = LoadCertificate(c.certFile, c.keyFile)
+		if c.err == nil && c.check != nil {
+			c.err = c.check(pair.Leaf)
+		}
 		switch {
 		case c.err == nil:
 			replaced, c.pair = c.pair != nil, pair
@@ -94,8 +99,20 @@ func (c *certificate) give(*tls.CertificateRequestInfo) (*tls.Certificate, error
 	return c.pair, nil
 }
 
-// isOwnCertificate reports whether the other side of TLS refused the device's certificate, or misses one (RFC 8446, 6.2).
+// isOwnCertificate reports whether the other side of TLS refused the device's certificate, or misses one. The type of an
+// alert is crypto/tls's own, a number (RFC 8446, 6).
 func isOwnCertificate(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
-	return ok && op.Op == "remote error" && strings.Contains(op.Err.Error(), "certificate")
+	if !ok || op.Op != "remote error" {
+		return false
+	}
+	alert := reflect.ValueOf(op.Err)
+	if alert.Kind() != reflect.Uint8 {
+		return false
+	}
+	switch alert.Uint() {
+	case 42, 43, 44, 45, 46, 48, 49, 116: // a bad, unsupported, revoked, expired, unknown, untrusted, forbidden or missing one
+		return true
+	}
+	return false
 }

@@ -39,8 +39,9 @@ type Options struct {
 	// CAFile is the path of PEM certificates that the server's must lead to; empty: the system's. It is read once.
 	CAFile string
 	// CertFile and KeyFile are the paths of the device's own certificate and its key in PEM, for servers that know devices
-	// by them; both or none. They are read again when they change.
+	// by them; both or none. They are read again when they change. A certificate that CheckCertificate refuses is not used.
 	CertFile, KeyFile string
+	CheckCertificate  func(*x509.Certificate) error
 	// Proxy is the URL of an HTTP or SOCKS5 proxy without user and password, ProxyNone, or empty for what the environment
 	// says (http.ProxyFromEnvironment). ProxyCredential gives its user:password; nil: it asks for none.
 	Proxy           string

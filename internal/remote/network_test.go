@@ -127,7 +127,7 @@ func TestStalledStream(t *testing.T) {
 			ended <- err
 		}()
 		for range 5 {
-			time.Sleep(5 * time.Second)
+			<-time.After(5 * time.Second)
 			if err := s.Probe(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -177,7 +177,7 @@ func TestInterimAnswers(t *testing.T) {
 				interim := func(times int) uplinktest.Act {
 					return func(_ *uplinktest.Server, w http.ResponseWriter, r *http.Request, next http.Handler) {
 						for range times {
-							time.Sleep(remote.DefaultIdleTimeout * 2 / 3)
+							<-time.After(remote.DefaultIdleTimeout * 2 / 3)
 							w.WriteHeader(http.StatusEarlyHints)
 						}
 						next.ServeHTTP(w, r)

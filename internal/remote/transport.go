@@ -65,7 +65,7 @@ func newNetwork(o Options, endpoint *url.URL) (*network, error) {
 		return nil, fmt.Errorf("%w: a certificate without its key, or a key without its certificate", ErrBadOptions)
 	}
 	if o.CertFile != "" {
-		n.cert = &certificate{certFile: o.CertFile, keyFile: o.KeyFile, log: o.Logger}
+		n.cert = &certificate{certFile: o.CertFile, keyFile: o.KeyFile, check: o.CheckCertificate, log: o.Logger}
 	}
 	if n.running == nil {
 		n.running = clock.Running
