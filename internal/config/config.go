@@ -86,6 +86,7 @@ type Uplink struct {
 	AcceptGrade AcceptGrade `toml:"accept_grade"`
 	Verify      Verify      `toml:"verify"` // what is asked of a server that says no digest of its own
 	Retry       Retry       `toml:"retry"`
+	S3          S3          `toml:"s3"`
 }
 
 // Identified reports whether there is something that a server can know the device by.
@@ -189,7 +190,7 @@ const DriverFieldgw Driver = "fieldgw"
 func (d Driver) Names() bool { return d == DriverFieldgw }
 
 // Drivers lists the drivers that there are.
-func Drivers() []Driver { return []Driver{DriverFieldgw} }
+func Drivers() []Driver { return []Driver{DriverFieldgw, DriverS3} }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (d *Driver) UnmarshalText(text []byte) error { return setWord(d, text, Drivers()...) }

@@ -59,6 +59,7 @@ func TestDefaults(t *testing.T) {
 		Uplink: Uplink{
 			Driver: "fieldgw", Account: "local", ChunkSize: ChunkSize{Auto: true, Max: 8388608}, Workers: 4,
 			IdleTimeout: Duration(30 * time.Second), AnswerTimeout: Duration(300 * time.Second), AcceptGrade: "registered", Verify: "digest",
+			S3: S3{Region: "us-east-1", Key: "{account}/{parent}/{date}/{id}-{filename}", Addressing: "auto"},
 			Retry: Retry{
 				First:  DurationRange{Duration(15 * time.Second), Duration(45 * time.Second)},
 				Second: DurationRange{Duration(60 * time.Second), Duration(180 * time.Second)},
@@ -106,6 +107,7 @@ idle_timeout = "10s"
 answer_timeout = "1m"
 accept_grade = "verified-digest"
 verify = "length"
+s3 = { bucket = "evidence", region = "eu-central-1", key = "{sha256}", addressing = "virtual" }
 retry = { first = "1s-2s", second = "2s-2s", third = "3s-4s", cap = "5s-6s" }
 [control]
 socket = "/x/s.sock"
@@ -141,6 +143,7 @@ format = "journal"
 			Driver: DriverFieldgw, Endpoint: "https://h.example:8443/base", Account: "plant-7", Credential: "/c", CAFile: "/ca",
 			AcceptGrade: AcceptVerifiedDigest,
 			ChunkSize:   ChunkSize{Max: 512 << 10}, Workers: 16, IdleTimeout: s(10), AnswerTimeout: s(60), Verify: VerifyLength,
+			S3:    S3{Bucket: "evidence", Region: "eu-central-1", Key: "{sha256}", Addressing: AddressingVirtual},
 			Retry: Retry{DurationRange{s(1), s(2)}, DurationRange{s(2), s(2)}, DurationRange{s(3), s(4)}, DurationRange{s(5), s(6)}},
 		},
 		Control: Control{Socket: "/x/s.sock"},

@@ -218,6 +218,7 @@ func (l *loader) validateUplink(u Uplink) {
 	}
 	l.checkSpan("uplink.idle_timeout", u.IdleTimeout, 100*time.Millisecond, time.Hour)
 	l.checkSpan("uplink.answer_timeout", u.AnswerTimeout, 100*time.Millisecond, time.Hour)
+	l.validateS3(u)
 	l.validateRetry(u.Retry)
 }
 

@@ -6,22 +6,46 @@ import (
 
 	"github.com/fieldgw/fieldgw/internal/buildinfo"
 	"github.com/fieldgw/fieldgw/internal/config"
+	"github.com/fieldgw/fieldgw/internal/objectkey"
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/uplink"
 	"github.com/fieldgw/fieldgw/internal/uplink/fieldgw"
+	"github.com/fieldgw/fieldgw/internal/uplink/s3"
 )
 
 // kind is how one driver of the configuration is made.
 type kind struct {
-	protocol func() *remote.Protocol
+	protocol func(cfg *config.Config) *remote.Protocol
 	driver   func(cfg *config.Config, client *remote.Client) (uplink.Driver, error)
 }
 
 // kinds are the drivers that there are.
 var kinds = map[config.Driver]kind{
-	config.DriverFieldgw: {remote.Fieldgw, func(_ *config.Config, client *remote.Client) (uplink.Driver, error) {
+	config.DriverFieldgw: {always(remote.Fieldgw), func(_ *config.Config, client *remote.Client) (uplink.Driver, error) {
 		return fieldgw.New(client), nil
 	}},
+	config.DriverS3: {func(cfg *config.Config) *remote.Protocol { return s3.Protocol(storeOf(cfg.Uplink)) }, newS3},
+}
+
+// always is a protocol that needs no configuration.
+func always(protocol func() *remote.Protocol) func(*config.Config) *remote.Protocol {
+	return func(*config.Config) *remote.Protocol { return protocol() }
+}
+
+func storeOf(u config.Uplink) s3.Store {
+	return s3.Store{Bucket: u.S3.Bucket, Region: u.S3.Region, Virtual: u.S3.Virtual(u.Endpoint)}
+}
+
+func newS3(cfg *config.Config, client *remote.Client) (uplink.Driver, error) {
+	u := cfg.Uplink
+	key, err := objectkey.Parse(u.S3.Key)
+	if err != nil {
+		return nil, err
+	}
+	return s3.New(client, s3.Options{
+		Store: storeOf(u), Key: key, Account: u.Account, Device: cfg.Device.ID, Part: u.ChunkSize.Max.Bytes(),
+		LengthOnly: u.Verify == config.VerifyLength,
+	}), nil
 }
 
 // connect builds the uplink. It opens no connection.
@@ -33,7 +57,7 @@ func (s *session) connect() error {
 	}
 	client, err := remote.New(remote.Options{
 		Endpoint: u.Endpoint, CAFile: u.CAFile, IdleTimeout: u.IdleTimeout.Std(), AnswerTimeout: u.AnswerTimeout.Std(),
-		UserAgent: Program + "/" + buildinfo.String(), Logger: s.log, Protocol: made.protocol(), Credential: s.credential(),
+		UserAgent: Program + "/" + buildinfo.String(), Logger: s.log, Protocol: made.protocol(s.cfg), Credential: s.credential(),
 		CertFile: u.ClientCert, KeyFile: u.ClientKey, CheckCertificate: s.checkCertificate,
 		Proxy: u.Proxy, ProxyCredential: s.proxyCredential(),
 	})

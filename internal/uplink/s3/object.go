@@ -64,7 +64,11 @@ func (d *Driver) Compare(ctx context.Context, m *attachment.Manifest, s attachme
 	case err != nil:
 		return uplink.Verdict{}, err
 	case found != nil:
-		return d.verdict(ctx, step, m, at, found, payload)
+		v, known, err := verdict(step, m, at, found, payload)
+		if err != nil || known || d.o.LengthOnly {
+			return v, err
+		}
+		return d.readBack(ctx, step, at)
 	case s.ID == whole && m.Length > 0:
 		return uplink.Verdict{}, unknown(step, errors.New("the object is not there"))
 	case s.ID != whole:
@@ -75,32 +79,35 @@ func (d *Driver) Compare(ctx context.Context, m *attachment.Manifest, s attachme
 	return uplink.Verdict{}, remote.Refused(step, wire.CodeNotVerified)
 }
 
-// verdict is what the object is. Where the store's word is enough to know the bytes, it is taken.
-func (d *Driver) verdict(
-	ctx context.Context, step remote.Step, m *attachment.Manifest, at address, found *object, payload func() io.Reader,
-) (uplink.Verdict, error) {
+// verdict is what the object is by the store's word; known: it is enough to know the bytes.
+func verdict(step remote.Step, m *attachment.Manifest, at address, found *object, payload func() io.Reader) (v uplink.Verdict, known bool, err error) {
+	v.Length = found.length
 	switch {
 	case found.length != m.Length:
-		return uplink.Verdict{Length: found.length}, nil
-	case d.o.ReadBack:
+		return v, true, nil
 	case found.sum != "":
-		return uplink.Verdict{Length: found.length, SHA256: found.sum}, nil
-	case found.ofParts != "" && payload != nil:
-		sum, ofParts, err := digests(payload(), at.part, m.Length)
-		if err != nil {
-			return uplink.Verdict{}, remote.Fail(step, remote.KindUnread, err)
-		}
-		if ofParts == found.ofParts {
-			return uplink.Verdict{Length: found.length, SHA256: sum}, nil
-		}
-		// Others may have sent the same bytes in other parts.
+		v.SHA256 = found.sum
+		return v, true, nil
+	case found.ofParts == "" || payload == nil:
+		return v, false, nil
 	}
-	return d.readBack(ctx, step, at)
+	sum, ofParts, err := digests(payload(), at.part, m.Length)
+	if err != nil {
+		return v, false, remote.Fail(step, remote.KindUnread, err)
+	}
+	if ofParts != found.ofParts {
+		return v, false, nil // others may have sent the same bytes in other parts
+	}
+	v.SHA256 = sum
+	return v, true, nil
 }
 
 // mustBe accepts an object that stands where this attachment belongs only if it has the same bytes.
 func (d *Driver) mustBe(ctx context.Context, step remote.Step, m *attachment.Manifest, at address, found *object) error {
-	v, err := d.verdict(ctx, step, m, at, found, nil)
+	v, known, err := verdict(step, m, at, found, nil)
+	if err == nil && !known {
+		v, err = d.readBack(ctx, step, at)
+	}
 	if err == nil && (v.Length != m.Length || v.SHA256 != m.SHA256.String()) {
 		return conflict(step)
 	}

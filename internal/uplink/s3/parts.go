@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -16,7 +15,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
-	"github.com/fieldgw/fieldgw/internal/logging"
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/uplink"
 	"github.com/fieldgw/fieldgw/internal/wire"
@@ -172,7 +170,7 @@ func (d *Driver) complete(ctx context.Context, m *attachment.Manifest, s attachm
 			return remote.Fail(step, remote.KindMismatch, fmt.Errorf("%w: the digest over the parts is another one", uplink.ErrAnswer))
 		}
 	}
-	d.sweep(ctx, at)
+	_ = d.sweep(ctx, at)
 	return nil
 }
 
@@ -188,13 +186,14 @@ func (d *Driver) orGone(ctx context.Context, m *attachment.Manifest, at address,
 	case found.length != m.Length:
 		return conflict(remote.StepAppend)
 	}
-	d.sweep(ctx, at)
+	_ = d.sweep(ctx, at)
 	return nil
 }
 
 // sweep ends the uploads that are left of a key whose object is there, as where the answer to create was lost: none of them
-// can become it any more, whoever opened it. They cost money, and are no reason to fail.
-func (d *Driver) sweep(ctx context.Context, at address) {
+// can become it any more, whoever opened it. The object is there whether this succeeds or not, so that nobody waits for it: a
+// lifecycle rule of the bucket ends what stays.
+func (d *Driver) sweep(ctx context.Context, at address) error {
 	left, err := call(ctx, d.client, remote.Operation{Step: remote.StepCancel}, d.api.ListMultipartUploads, &api.ListMultipartUploadsInput{
 		Bucket: &at.bucket, Prefix: &at.key, MaxUploads: aws.Int32(maxOrphans),
 	})
@@ -205,9 +204,7 @@ func (d *Driver) sweep(ctx context.Context, at address) {
 			}
 		}
 	}
-	if err != nil {
-		d.o.Logger.WarnContext(ctx, "uploads may be left in the store; a lifecycle rule of the bucket ends them", slog.Any(logging.KeyErr, err))
-	}
+	return err
 }
 
 // abort ends an upload. One that is gone is no error.

@@ -16,7 +16,6 @@ package s3
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -35,8 +34,8 @@ import (
 // Store is where the objects go.
 type Store struct {
 	Bucket, Region string
-	// Subdomain: the bucket is named by the host, as BUCKET.HOST, instead of by the path.
-	Subdomain bool
+	// Virtual: the bucket is named by the host, as BUCKET.HOST, instead of by the path.
+	Virtual bool
 }
 
 // Options are what a Driver needs.
@@ -47,9 +46,8 @@ type Options struct {
 	Account, Device string
 	// Part is how much is sent at a time, in bytes. A store takes no parts below MinPart but the last.
 	Part int64
-	// ReadBack: every object is read back and hashed, whatever the store says of it.
-	ReadBack bool
-	Logger   *slog.Logger
+	// LengthOnly: an object is not read back where the store tells no digest; then only its length counts.
+	LengthOnly bool
 }
 
 // Driver implements uplink.Driver and uplink.Comparer.
@@ -67,7 +65,7 @@ func New(client *remote.Client, o Options) *Driver {
 // newAPI makes the SDK's client. It keeps nothing but the difference of the clocks.
 func newAPI(client *remote.Client, s Store) *api.Client {
 	return api.New(api.Options{
-		Region: s.Region, BaseEndpoint: aws.String(client.Endpoint().String()), UsePathStyle: !s.Subdomain,
+		Region: s.Region, BaseEndpoint: aws.String(client.Endpoint().String()), UsePathStyle: !s.Virtual,
 		Retryer:                    aws.NopRetryer{},
 		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
 		ResponseChecksumValidation: aws.ResponseChecksumValidationWhenRequired,

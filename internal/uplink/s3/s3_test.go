@@ -91,7 +91,7 @@ func (s *store) driver(t *testing.T, change ...func(*s3.Options)) *s3.Driver {
 		t.Fatal(err)
 	}
 	o := s3.Options{
-		Store: s3.Store{Bucket: bucket, Region: "us-east-1"}, Key: key, Account: "plant-7", Device: "tablet-3", Logger: slog.New(slog.DiscardHandler),
+		Store: s3.Store{Bucket: bucket, Region: "us-east-1"}, Key: key, Account: "plant-7", Device: "tablet-3",
 	}
 	for _, f := range change {
 		f(&o)
@@ -111,10 +111,10 @@ func (s *store) driver(t *testing.T, change ...func(*s3.Options)) *s3.Driver {
 // The driver keeps every promise that it declares, against a server that nobody here wrote.
 func TestConforms(t *testing.T) {
 	s := startStore(t)
-	for _, back := range []bool{false, true} {
-		t.Run(fmt.Sprintf("read back %v", back), func(t *testing.T) {
+	for _, length := range []bool{false, true} {
+		t.Run(fmt.Sprintf("length only %v", length), func(t *testing.T) {
 			uplinktest.Run(t, func(t *testing.T) (uplink.Driver, uplink.Driver) {
-				set := func(o *s3.Options) { o.ReadBack = back }
+				set := func(o *s3.Options) { o.LengthOnly = length }
 				return s.driver(t, set), s.driver(t, set)
 			})
 		})
