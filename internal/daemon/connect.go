@@ -11,6 +11,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/uplink"
 	"github.com/fieldgw/fieldgw/internal/uplink/fieldgw"
 	"github.com/fieldgw/fieldgw/internal/uplink/s3"
+	"github.com/fieldgw/fieldgw/internal/uplink/tus"
 )
 
 // kind is how one driver of the configuration is made.
@@ -25,6 +26,11 @@ var kinds = map[config.Driver]kind{
 		return fieldgw.New(client), nil
 	}},
 	config.DriverS3: {func(cfg *config.Config) *remote.Protocol { return s3.Protocol(storeOf(cfg.Uplink)) }, newS3},
+	config.DriverTus: {always(tus.Protocol), func(cfg *config.Config, client *remote.Client) (uplink.Driver, error) {
+		return tus.New(tus.Options{
+			Client: client, LengthOnly: cfg.Uplink.Verify == config.VerifyLength, Anonymous: cfg.Uplink.Credential == "",
+		}), nil
+	}},
 }
 
 // always is a protocol that needs no configuration.

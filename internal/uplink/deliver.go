@@ -236,6 +236,7 @@ func (d *delivery) verify(ctx context.Context) error {
 
 func (d *delivery) askVerdict(ctx context.Context) (v Verdict, err error) {
 	err = d.ask(ctx, func(ctx context.Context) (err error) {
+		ctx = context.WithValue(ctx, progressKey{}, d.record.Moved)
 		if c, ok := d.u.driver.(Comparer); ok {
 			v, err = c.Compare(ctx, d.m, d.session, func() io.Reader { return newReading(ctx, d) })
 			return err
@@ -247,6 +248,16 @@ func (d *delivery) askVerdict(ctx context.Context) (v Verdict, err error) {
 		err = d.payloadError(ctx, e.Err)
 	}
 	return v, err
+}
+
+type progressKey struct{}
+
+// Progress is what a driver's Verify tells of n bytes that it reads back: a sign of life, as they may be many.
+func Progress(ctx context.Context) func(n int64) {
+	if moved, ok := ctx.Value(progressKey{}).(func(int64)); ok {
+		return moved
+	}
+	return func(int64) {}
 }
 
 // compare accepts the server's verdict and records it, or finds out which side is damaged.

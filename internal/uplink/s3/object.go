@@ -120,7 +120,7 @@ func (d *Driver) readBack(ctx context.Context, step remote.Step, at address) (up
 	_, err := call(ctx, d.client, remote.Operation{Step: step, Sink: &got}, func(
 		ctx context.Context, in *api.GetObjectInput, options ...func(*api.Options),
 	) (*api.GetObjectOutput, error) {
-		got = counted{hash: sha256.New()}
+		got = counted{hash: sha256.New(), moved: uplink.Progress(ctx)}
 		return d.api.GetObject(ctx, in, options...)
 	}, &api.GetObjectInput{Bucket: &at.bucket, Key: &at.key})
 	if err != nil {
@@ -130,13 +130,15 @@ func (d *Driver) readBack(ctx context.Context, step remote.Step, at address) (up
 }
 
 type counted struct {
-	hash hash.Hash
-	n    int64
+	hash  hash.Hash
+	n     int64
+	moved func(int64)
 }
 
 // Write implements io.Writer.
 func (c *counted) Write(p []byte) (int, error) {
 	c.n += int64(len(p))
+	c.moved(int64(len(p)))
 	return c.hash.Write(p)
 }
 
