@@ -68,9 +68,11 @@ func (e *Error) Error() string {
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Gone reports that the server does not know the session or the attachment (any more).
+// Gone reports that the server does not know the session or the attachment (any more). What else it does not know, such as who
+// asks, is for a person to mend and ends no session.
 func (e *Error) Gone() bool {
-	return e.Kind == KindProblem && (e.Status == 404 || e.Status == 410 || e.Problem == wire.CodeSessionGone)
+	return e.Kind == KindProblem && e.Class != ChannelOperator &&
+		(e.Status == 404 || e.Status == 410 || e.Problem == wire.CodeSessionGone)
 }
 
 // Busy reports that another request holds the session.

@@ -56,10 +56,10 @@ func (c *Client) operate(ctx context.Context, o Operation, token string) *Error 
 	d := &doer{client: c, operation: o, token: token}
 	err := o.Run(ctx, token, d)
 	switch {
+	case d.failed != nil:
+		return d.failed // also where the library takes an answer of somebody else for one of its own
 	case err == nil:
 		return nil
-	case d.failed != nil:
-		return d.failed
 	case ctx.Err() != nil:
 		return Fail(o.Step, KindCancelled, context.Cause(ctx))
 	}

@@ -31,17 +31,32 @@ type object struct {
 	sum, ofParts string
 }
 
-// head asks for the object; nil: there is none.
+// head asks for the object; nil: there is none. The refusal of a HEAD has no words, so that absence is heard from a GET.
 func (d *Driver) head(ctx context.Context, step remote.Step, at address) (*object, error) {
-	out, err := call(ctx, d.client, remote.Operation{Step: step}, d.api.HeadObject, &api.HeadObjectInput{
-		Bucket: &at.bucket, Key: &at.key, ChecksumMode: types.ChecksumModeEnabled,
-	})
-	switch {
-	case isGone(err):
-		return nil, nil
-	case err != nil:
-		return nil, err
+	for range 2 {
+		out, err := call(ctx, d.client, remote.Operation{Step: step}, d.api.HeadObject, &api.HeadObjectInput{
+			Bucket: &at.bucket, Key: &at.key, ChecksumMode: types.ChecksumModeEnabled,
+		})
+		if err == nil {
+			return objectIn(out), nil
+		}
+		if !isGone(err) {
+			return nil, err
+		}
+		_, err = call(ctx, d.client, remote.Operation{Step: step, Sink: io.Discard}, d.api.GetObject, &api.GetObjectInput{
+			Bucket: &at.bucket, Key: &at.key, Range: aws.String("bytes=0-0"),
+		})
+		if isAbsent(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
+	return nil, refused(step, wire.CodeOffsetMismatch, http.StatusConflict)
+}
+
+func objectIn(out *api.HeadObjectOutput) *object {
 	o := &object{length: aws.ToInt64(out.ContentLength)}
 	text := aws.ToString(out.ChecksumSHA256)
 	if sum, err := base64.StdEncoding.DecodeString(text); err == nil && len(sum) == sha256.Size && out.ChecksumType != types.ChecksumTypeComposite {
@@ -49,7 +64,7 @@ func (d *Driver) head(ctx context.Context, step remote.Step, at address) (*objec
 	} else if strings.Contains(text, "-") {
 		o.ofParts = text
 	}
-	return o, nil
+	return o
 }
 
 // Compare says what the store holds of the session. payload reads the file in custody; nil where it is not at hand.

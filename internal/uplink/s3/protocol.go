@@ -29,6 +29,7 @@ var codes = map[string]wire.Code{
 	"RequestTimeTooSkewed":               wire.CodeCredentials,
 	"SignatureDoesNotMatch":              wire.CodeCredentials,
 	"TokenRefreshRequired":               wire.CodeCredentials,
+	"XAdminUserNotFound":                 wire.CodeCredentials,
 	"UnauthorizedAccess":                 wire.CodeCredentials,
 	"XAmzContentSHA256Mismatch":          wire.CodeDigestMismatch,
 	"XAmzContentChecksumMismatch":        wire.CodeDigestMismatch,
@@ -165,6 +166,12 @@ func isSkewed(err error) bool {
 func isGone(err error) bool {
 	e, ok := errors.AsType[*remote.Error](err)
 	return ok && e.Gone()
+}
+
+// isAbsent reports whether the store says that there is no such object; its status alone may mean a bucket or a key ID too.
+func isAbsent(err error) bool {
+	e, ok := errors.AsType[*remote.Error](err)
+	return ok && e.Kind == remote.KindProblem && e.Problem == wire.CodeNotFound
 }
 
 func hasStatus(err error, status int) bool {

@@ -16,6 +16,7 @@ package s3
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -55,18 +56,19 @@ type Driver struct {
 	client *remote.Client
 	api    *api.Client
 	o      Options
+	floor  int64 // of a part, in bytes; tests have a smaller one
 }
 
 // New returns the driver that sends through client, whose protocol is that of Protocol.
 func New(client *remote.Client, o Options) *Driver {
-	return &Driver{client: client, api: newAPI(client, o.Store), o: o}
+	return &Driver{client: client, api: newAPI(client, o.Store), o: o, floor: MinPart}
 }
 
 // newAPI makes the SDK's client. It keeps nothing but the difference of the clocks.
 func newAPI(client *remote.Client, s Store) *api.Client {
 	return api.New(api.Options{
 		Region: s.Region, BaseEndpoint: aws.String(client.Endpoint().String()), UsePathStyle: !s.Virtual,
-		Retryer:                    aws.NopRetryer{},
+		HTTPSignerV4: signer{}, Retryer: aws.NopRetryer{},
 		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
 		ResponseChecksumValidation: aws.ResponseChecksumValidationWhenRequired,
 		// Both would lead to other hosts than the one that is configured.
@@ -111,7 +113,7 @@ func reservation(m *attachment.Manifest, s attachment.Session, at address, offse
 
 // begin opens a session. An object that is there already is one of an earlier session, which a rebuilt queue does not know.
 func (d *Driver) begin(ctx context.Context, m *attachment.Manifest) (uplink.Reservation, error) {
-	at := address{bucket: d.o.Store.Bucket, key: d.key(m), part: partSize(d.o.Part, m.Length)}
+	at := address{bucket: d.o.Store.Bucket, key: d.key(m), part: partSize(d.floor, d.o.Part, m.Length)}
 	if m.Length <= at.part {
 		if err := ctx.Err(); err != nil {
 			return uplink.Reservation{}, remote.Fail(remote.StepReserve, remote.KindCancelled, context.Cause(ctx))
@@ -237,6 +239,18 @@ func call[In, Out any](
 		err = client.Operate(ctx, o)
 	}
 	return out, judged(err)
+}
+
+// signer signs with a new signer each time: the SDK's own remembers what it derived from a secret by the key's ID alone, and
+// goes on with the old one where a store gives an ID another secret.
+type signer struct{}
+
+// SignHTTP implements api.HTTPSignerV4.
+func (signer) SignHTTP(
+	ctx context.Context, keys aws.Credentials, r *http.Request, payloadHash, service, region string, at time.Time, options ...func(*v4.SignerOptions),
+) error {
+	once := v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true })
+	return once.SignHTTP(ctx, keys, r, payloadHash, service, region, at, options...)
 }
 
 // hashed signs the hash of a payload that the SDK is not to read.

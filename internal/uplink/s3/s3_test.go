@@ -86,18 +86,22 @@ func startStore(t *testing.T) *store {
 // driver makes a driver of the store; options change it.
 func (s *store) driver(t *testing.T, change ...func(*s3.Options)) *s3.Driver {
 	t.Helper()
+	credential := &uplinktest.Credential{}
+	credential.Set(keys, nil, false)
+	d, _ := s.with(t, credential, change...)
+	return d
+}
+
+func (s *store) with(t *testing.T, credential remote.Credential, change ...func(*s3.Options)) (*s3.Driver, *remote.Client) {
+	t.Helper()
 	key, err := objectkey.Parse("{account}/{parent}/{date}/{id}-{filename}")
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := s3.Options{
-		Store: s3.Store{Bucket: bucket, Region: "us-east-1"}, Key: key, Account: "plant-7", Device: "tablet-3",
-	}
+	o := s3.Options{Store: s3.Store{Bucket: bucket, Region: "us-east-1"}, Key: key, Account: "plant-7", Device: "tablet-3"}
 	for _, f := range change {
 		f(&o)
 	}
-	credential := &uplinktest.Credential{}
-	credential.Set(keys, nil, false)
 	client, err := remote.New(remote.Options{
 		Endpoint: s.endpoint, Credential: credential, UserAgent: "test", Logger: slog.New(slog.DiscardHandler), Protocol: s3.Protocol(o.Store),
 	})
@@ -105,7 +109,7 @@ func (s *store) driver(t *testing.T, change ...func(*s3.Options)) *s3.Driver {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.CloseIdle)
-	return s3.New(client, o)
+	return s3.New(client, o), client
 }
 
 // The driver keeps every promise that it declares, against a server that nobody here wrote.

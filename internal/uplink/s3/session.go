@@ -29,8 +29,8 @@ const (
 )
 
 // partSize is how much of a file is sent at a time.
-func partSize(chunk, length int64) int64 {
-	return max(MinPart, chunk, (length+maxParts-1)/maxParts)
+func partSize(floor, chunk, length int64) int64 {
+	return max(floor, chunk, (length+maxParts-1)/maxParts)
 }
 
 // address is what a session is about. It stays what it was when the session began, whatever the file is named after later.
@@ -54,7 +54,7 @@ func addressOf(s attachment.Session) (address, error) {
 	size, named := strings.CutPrefix(u.RawQuery, "part=")
 	part, err := strconv.ParseInt(size, 10, 64)
 	key := strings.TrimPrefix(u.Path, "/")
-	if !named || err != nil || part < MinPart || part > maxPart || key == "" || len(key) > objectkey.Max || !utf8.ValidString(key) {
+	if !named || err != nil || part < 1 || part > maxPart || key == "" || len(key) > objectkey.Max || !utf8.ValidString(key) {
 		return address{}, fmt.Errorf("not an object with parts: part size %.20q, a key of %d bytes", size, len(key))
 	}
 	return address{u.Host, key, part}, nil
