@@ -11,6 +11,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/uplink"
 	"github.com/fieldgw/fieldgw/internal/uplink/fieldgw"
 	"github.com/fieldgw/fieldgw/internal/uplink/foreign"
+	"github.com/fieldgw/fieldgw/internal/uplink/tus"
 )
 
 // kind is how one driver of the configuration is made.
@@ -23,6 +24,12 @@ type kind struct {
 var kinds = map[config.Driver]kind{
 	config.DriverFieldgw: {remote.Fieldgw, func(_ *config.Config, client *remote.Client, _ foreign.Registrar) (uplink.Driver, error) {
 		return fieldgw.New(client), nil
+	}},
+	config.DriverTus: {tus.Protocol, func(cfg *config.Config, client *remote.Client, registrar foreign.Registrar) (uplink.Driver, error) {
+		return tus.New(tus.Options{
+			Client: client, LengthOnly: cfg.Uplink.Verify == config.VerifyLength, Anonymous: cfg.Uplink.Credential == "",
+			Registrar: registrar,
+		}), nil
 	}},
 }
 

@@ -118,7 +118,8 @@ func (c *Client) Stream(ctx context.Context, a Append) (*Response, error) {
 	return c.exchange(ctx, t)
 }
 
-// Download sends a request and writes the body of an accepted answer to w. What was written before an error is of no use.
+// Download sends a request and writes the body of an accepted answer to w, for as long as bytes move. What was written
+// before an error is of no use.
 // Every error is an *Error; one of w itself is of KindUnread.
 func (c *Client) Download(ctx context.Context, r Request, w io.Writer) (*Response, error) {
 	t := transfer{step: r.Step, method: r.Method, url: r.URL, header: r.Header, sink: w}
@@ -209,7 +210,7 @@ func (c *Client) attempt(ctx context.Context, t transfer, token string) (*Respon
 	if err != nil {
 		return nil, broken(watching, t.step, bodies.end(), err)
 	}
-	w.answered()
+	w.answered(t.sink != nil)
 	resp.Body = movingBody{resp.Body, w}
 	body, unwritten, err := c.read(t, resp)
 	if err := errors.Join(err, resp.Body.Close()); err != nil {

@@ -70,7 +70,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Gone reports that the server does not know the session or the attachment (any more).
 func (e *Error) Gone() bool {
-	return e.Kind == KindProblem && (e.Status == 404 || e.Status == 410)
+	return e.Kind == KindProblem && (e.Status == 404 || e.Status == 410 || e.Problem == wire.CodeSessionGone)
 }
 
 // Busy reports that another request holds the session.

@@ -235,15 +235,25 @@ func (d *delivery) verify(ctx context.Context) error {
 
 func (d *delivery) askVerdict(ctx context.Context) (v Verdict, err error) {
 	err = d.ask(ctx, func(ctx context.Context) (err error) {
-		v, err = d.u.driver.Verify(ctx, d.m, d.session)
+		v, err = d.u.driver.Verify(context.WithValue(ctx, progressKey{}, d.record.Moved), d.m, d.session)
 		return err
 	})
 	return v, err
 }
 
+type progressKey struct{}
+
+// Progress is what a driver's Verify tells of n bytes that it reads back: a sign of life, as they may be many.
+func Progress(ctx context.Context) func(n int64) {
+	if moved, ok := ctx.Value(progressKey{}).(func(int64)); ok {
+		return moved
+	}
+	return func(int64) {}
+}
+
 // compare accepts the server's verdict and records it, or finds out which side is damaged.
 func (d *delivery) compare(ctx context.Context, step remote.Step, v Verdict) error {
-	digest := v.SHA256 == d.m.SHA256.String() || v.SHA256 == "" && !d.u.driver.Capabilities().Digests
+	digest := v.SHA256 == d.m.SHA256.String() || v.SHA256 == "" && !d.u.driver.Capabilities().Registers
 	if v.Length != d.m.Length || !digest {
 		return d.damaged(ctx, d.contradiction(step, "the server holds %d bytes with digest %.64q, want %d with %s",
 			v.Length, v.SHA256, d.m.Length, d.m.SHA256))

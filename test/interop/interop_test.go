@@ -110,7 +110,7 @@ func TestInterop(t *testing.T) {
 			if p.missing != nil {
 				if what := p.missing(t.Context()); what != "" {
 					rows = append(rows, fmt.Sprintf("| %s | not run: %s |", p.name, what))
-					t.Skipf("%s; make interop installs it", what)
+					t.Skipf("not run: %s; make interop installs it", what)
 				}
 			}
 			c := &campaign{t: t, peer: p, rnd: rand.New(rand.NewPCG(*seed, uint64(i)))}
