@@ -47,6 +47,15 @@ func (c *watchedConn) Write(p []byte) (int, error) {
 	}
 }
 
+// Close implements net.Conn.
+func (c *watchedConn) Close() error {
+	err := c.Conn.Close()
+	if w := c.watch.Load(); w != nil {
+		w.ended()
+	}
+	return err
+}
+
 func (c *watchedConn) moved(n int) {
 	if w := c.watch.Load(); w != nil && n > 0 {
 		w.moved()
