@@ -22,7 +22,8 @@ func listen(ctx context.Context, hear func(http.Header)) (context.Context, func(
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		Got1xxResponse: func(status int, h textproto.MIMEHeader) error {
 			header := http.Header(h)
-			if status != wire.StatusResumption || header.Get(wire.HeaderInteropVersion) != wire.InteropVersion {
+			version, ok := wire.ParseInteger(header.Values(wire.HeaderInteropVersion))
+			if status != wire.StatusResumption || !ok || version != wire.InteropVersion {
 				return nil
 			}
 			mu.Lock()

@@ -43,7 +43,7 @@ func TestInterimAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rig := uplinktest.Start(t)
 		rig.Server.Inject(uplinktest.Fault{Step: remote.StepAppend, Act: func(_ *uplinktest.Server, w http.ResponseWriter, r *http.Request, _ http.Handler) {
-			tell(w, 103, wire.InteropVersion, "103")
+			tell(w, 103, "8", "103")
 			tell(w, wire.StatusResumption, "7", "7")
 			tell(w, wire.StatusResumption, "", "none")
 			for i := range many {
@@ -51,7 +51,7 @@ func TestInterimAnswers(t *testing.T) {
 					t.Errorf("byte %d: %v", i, err)
 					return
 				}
-				tell(w, wire.StatusResumption, wire.InteropVersion, strconv.Itoa(i+1))
+				tell(w, wire.StatusResumption, "8", strconv.Itoa(i+1))
 			}
 			w.Header().Set(wire.HeaderProtocol, strconv.Itoa(wire.Protocol))
 			w.WriteHeader(http.StatusNoContent)
@@ -92,7 +92,7 @@ func TestInterimAfterReturn(t *testing.T) {
 		rig := uplinktest.Start(t)
 		rig.Server.Inject(uplinktest.Fault{Step: remote.StepAppend, Act: func(_ *uplinktest.Server, w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 			for i := range 100 {
-				tell(w, wire.StatusResumption, wire.InteropVersion, strconv.Itoa(i))
+				tell(w, wire.StatusResumption, "8", strconv.Itoa(i))
 				time.Sleep(10 * time.Millisecond)
 			}
 		}})

@@ -30,7 +30,7 @@ const (
 	HeaderUploadLimit    = "Upload-Limit"
 	// HeaderInteropVersion carries InteropVersion: who does not send it gets no 104.
 	HeaderInteropVersion = "Upload-Draft-Interop-Version"
-	InteropVersion       = "8"
+	InteropVersion       = 8
 	// HeaderContentDigest is over the bytes of one message, HeaderReprDigest over the whole file.
 	HeaderContentDigest  = "Content-Digest"
 	HeaderReprDigest     = "Repr-Digest"
