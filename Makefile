@@ -4,7 +4,7 @@
 .ONESHELL:
 .SHELLFLAGS   := -euc
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check fuzz sim gate killsweep powercut watchcost clean needs
+.PHONY: help build demo test check fuzz sim gate killsweep powercut watchcost linkbench clean needs
 
 GO       ?= go
 GO_MIN   := 1.26
@@ -79,6 +79,9 @@ powercut: needs ## cut the power CUTS (60) times under the real programs, explor
 
 watchcost: needs ## measure the idle daemon over 10,000 directories for 5 minutes, and a million files in one tree (4 GB)
 	@$(GO) run ./test/watchcost
+
+linkbench: needs ## measure the share of bad links that a transfer uses, beside curl's (about 15 minutes)
+	@$(GO) run ./test/linkbench
 
 sim: needs ## simulate WORLDS (5000) of device, link and server, and as many histories of the queue
 	@$(GO) test -timeout 4h ./internal/daemon -run 'TestSim$$' -sim.seeds $(WORLDS)

@@ -33,11 +33,14 @@ const (
 	HoldCredentials        Code = "credentials"
 	HoldCredentialUnusable Code = "credential_unusable"
 	HoldTLS                Code = "tls_untrusted"
+	HoldCertificate        Code = "client_certificate"
+	HoldProxy              Code = "proxy_refused"
 	HoldWaitingParent      Code = "parent_pending"
 	HoldSidecar            Code = "sidecar_pending"
 	HoldStorageReserve     Code = "storage_reserve"
 	HoldStorageUnknown     Code = "storage_unknown"
 	HoldDeviceFull         Code = "device_full"
+	HoldGrade              Code = "receipt_grade"
 )
 
 // Reasons that need a person.

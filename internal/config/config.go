@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/fieldgw/fieldgw/internal/receipt"
 )
 
 // Version is the one configuration format this program reads (key version).
@@ -66,17 +68,28 @@ type Storage struct {
 
 // Uplink is the table [uplink].
 type Uplink struct {
-	Driver        Driver    `toml:"driver"`
-	Endpoint      string    `toml:"endpoint"`       // https URL, or http to loopback; empty: not configured
-	Account       string    `toml:"account"`        // whose captures these are, where the credential does not say
-	Credential    string    `toml:"credential"`     // path of the token file; empty: none named, and systemd gave none
-	CAFile        string    `toml:"ca_file"`        // path of PEM roots; empty: the system's
-	ChunkSize     ChunkSize `toml:"chunk_size"`     // most that is sent beyond the last confirmed offset
-	Workers       int       `toml:"workers"`        // transfers at one time
-	IdleTimeout   Duration  `toml:"idle_timeout"`   // longest time without a byte moving
-	AnswerTimeout Duration  `toml:"answer_timeout"` // longest wait for the answer after the last byte
-	Retry         Retry     `toml:"retry"`
+	Driver     Driver `toml:"driver"`
+	Endpoint   string `toml:"endpoint"`    // https URL, or http to loopback; empty: not configured
+	Account    string `toml:"account"`     // whose captures these are, where the credential does not say
+	Credential string `toml:"credential"`  // path of the token file; empty: none named, and systemd gave none
+	CAFile     string `toml:"ca_file"`     // path of PEM roots; empty: the system's
+	ClientCert string `toml:"client_cert"` // path of the device's own certificate in PEM; empty: none
+	ClientKey  string `toml:"client_key"`  // path of its key; set exactly when ClientCert is
+	Proxy      string `toml:"proxy"`       // URL without user; "none"; empty: what the environment says
+	// ProxyCredential is the path of a file with user:password; empty: the proxy asks for none.
+	ProxyCredential string    `toml:"proxy_credential"`
+	ChunkSize       ChunkSize `toml:"chunk_size"`     // most that is sent beyond the last confirmed offset
+	Workers         int       `toml:"workers"`        // transfers at one time
+	IdleTimeout     Duration  `toml:"idle_timeout"`   // longest time without a byte moving
+	AnswerTimeout   Duration  `toml:"answer_timeout"` // longest wait for the answer after the last byte
+	// AcceptGrade is the least that a receipt must be worth to count as delivery.
+	AcceptGrade AcceptGrade `toml:"accept_grade"`
+	Verify      Verify      `toml:"verify"` // what is asked of a server that says no digest of its own
+	Retry       Retry       `toml:"retry"`
 }
+
+// Identified reports whether there is something that a server can know the device by.
+func (u Uplink) Identified() bool { return u.Credential != "" || u.ClientCert != "" }
 
 // Configured reports whether there is a server to send to. A gateway without one captures and keeps.
 func (u Uplink) Configured() bool { return u.Endpoint != "" }
@@ -180,6 +193,40 @@ func Drivers() []Driver { return []Driver{DriverFieldgw} }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (d *Driver) UnmarshalText(text []byte) error { return setWord(d, text, Drivers()...) }
+
+// AcceptGrade is the least grade of a receipt that counts as delivery; the words are those of package receipt.
+type AcceptGrade string
+
+// The grades that may be asked for.
+const (
+	AcceptRegistered     AcceptGrade = "registered"      // a server registered the attachment
+	AcceptVerifiedDigest AcceptGrade = "verified-digest" // the digest was read back from the server, which registered nothing
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler. A length is refused with its reason: it proves nothing about the bytes.
+func (g *AcceptGrade) UnmarshalText(text []byte) error {
+	if string(text) == string(receipt.LengthOnly) {
+		return &valueError{
+			msg:  quote(string(text)) + " can never count as delivery: bytes of the right length may be any bytes",
+			hint: "use a server that tells a digest, or one whose bytes can be read back",
+		}
+	}
+	return setWord(g, text, AcceptRegistered, AcceptVerifiedDigest)
+}
+
+// Verify says how much is asked of a server that knows no registrations before bytes count as sent.
+type Verify string
+
+// The ways of verifying.
+const (
+	VerifyDigest Verify = "digest" // its digest of the stored bytes, or the bytes read back where it says none
+	VerifyLength Verify = "length" // their number alone; nothing is read back
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (v *Verify) UnmarshalText(text []byte) error {
+	return setWord(v, text, VerifyDigest, VerifyLength)
+}
 
 // LogLevel is the least severity that is logged.
 type LogLevel string

@@ -58,7 +58,7 @@ func TestDefaults(t *testing.T) {
 		Storage:  Storage{WarnFree: 67108864, Reserve: 33554432, StagingGrace: Duration(time.Hour)},
 		Uplink: Uplink{
 			Driver: "fieldgw", Account: "local", ChunkSize: ChunkSize{Auto: true, Max: 8388608}, Workers: 4,
-			IdleTimeout: Duration(30 * time.Second), AnswerTimeout: Duration(300 * time.Second),
+			IdleTimeout: Duration(30 * time.Second), AnswerTimeout: Duration(300 * time.Second), AcceptGrade: "registered", Verify: "digest",
 			Retry: Retry{
 				First:  DurationRange{Duration(15 * time.Second), Duration(45 * time.Second)},
 				Second: DurationRange{Duration(60 * time.Second), Duration(180 * time.Second)},
@@ -104,6 +104,8 @@ chunk_size = "512KiB"
 workers = 16
 idle_timeout = "10s"
 answer_timeout = "1m"
+accept_grade = "verified-digest"
+verify = "length"
 retry = { first = "1s-2s", second = "2s-2s", third = "3s-4s", cap = "5s-6s" }
 [control]
 socket = "/x/s.sock"
@@ -137,7 +139,8 @@ format = "journal"
 		Storage: Storage{WarnFree: 1 << 30, StagingGrace: s(7200)},
 		Uplink: Uplink{
 			Driver: DriverFieldgw, Endpoint: "https://h.example:8443/base", Account: "plant-7", Credential: "/c", CAFile: "/ca",
-			ChunkSize: ChunkSize{Max: 512 << 10}, Workers: 16, IdleTimeout: s(10), AnswerTimeout: s(60),
+			AcceptGrade: AcceptVerifiedDigest,
+			ChunkSize:   ChunkSize{Max: 512 << 10}, Workers: 16, IdleTimeout: s(10), AnswerTimeout: s(60), Verify: VerifyLength,
 			Retry: Retry{DurationRange{s(1), s(2)}, DurationRange{s(2), s(2)}, DurationRange{s(3), s(4)}, DurationRange{s(5), s(6)}},
 		},
 		Control: Control{Socket: "/x/s.sock"},
@@ -157,7 +160,9 @@ format = "journal"
 // systemd's directories are the defaults under a unit, and a file still wins over them.
 func TestEnvironmentDefaults(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "creds/uplink-token", "x")
+	for _, name := range []string{"uplink-token", "uplink-cert", "uplink-key", "uplink-proxy"} {
+		write(t, dir, "creds/"+name, "x")
+	}
 	env := map[string]string{
 		"STATE_DIRECTORY":       "/var/lib/other:/var/lib/second",
 		"RUNTIME_DIRECTORY":     "/run/other",
@@ -170,6 +175,13 @@ func TestEnvironmentDefaults(t *testing.T) {
 	}
 	if cfg.StateDir != "/var/lib/other" || cfg.Control.Socket != "/run/other/control.sock" || cfg.Uplink.Credential != dir+"/creds/uplink-token" {
 		t.Errorf("got %q, %q, %q", cfg.StateDir, cfg.Control.Socket, cfg.Uplink.Credential)
+	}
+	if u := cfg.Uplink; u.ClientCert != dir+"/creds/uplink-cert" || u.ClientKey != dir+"/creds/uplink-key" || u.ProxyCredential != dir+"/creds/uplink-proxy" {
+		t.Errorf("got %q, %q, %q", u.ClientCert, u.ClientKey, u.ProxyCredential)
+	}
+	cfg, err = Load(write(t, dir, "h.toml", "uplink.client_cert='/own'\nuplink.client_key='/own-key'\n"), get)
+	if err != nil || cfg.Uplink.ClientCert != "/own" || cfg.Uplink.ClientKey != "/own-key" {
+		t.Errorf("got %+v, %v", cfg, err)
 	}
 	cfg, err = Load(write(t, dir, "g.toml", "state_dir='/mine'\nuplink.credential=''\ncontrol.socket='/c'\n"), get)
 	if err != nil {

@@ -130,6 +130,8 @@ func (s *session) why(e queue.Entry) *control.Waiting {
 		return nil
 	case m.Awaiting():
 		return s.awaiting(m)
+	case m.Sent():
+		return control.Why(attachment.HoldGrade, m.ID, m.Delivery.RegisteredAt.UTC())
 	}
 	if w := s.channelWaiting(); w != nil {
 		return w

@@ -144,7 +144,7 @@ func (s *session) recover(ctx context.Context) error {
 		return fmt.Errorf("recover the spool: %w", err)
 	}
 	logReport(s.log, "recovered", report, time.Since(started))
-	return nil
+	return s.acceptSent(ctx)
 }
 
 // drainTimeout bounds how long workers may take to record where they stopped.
@@ -158,6 +158,7 @@ func (s *session) run(ctx context.Context, listener net.Listener) error {
 	group.Go(func() error { return s.sidecarWaits(ctx) })
 	group.Go(func() error { return s.dispatcher.run(ctx) })
 	group.Go(func() error { return s.housekeeping(ctx) })
+	group.Go(func() error { return s.followLink(ctx) })
 	group.Go(func() error { return server.New(s, server.Options{Logger: s.log}).Run(ctx, listener) })
 	group.Go(func() error { return s.guard(ctx) })
 	s.opts.Notify("READY=1\nSTATUS=" + s.statusLine())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/clock"
+	"github.com/fieldgw/fieldgw/internal/config"
 	"github.com/fieldgw/fieldgw/internal/logging"
 	"github.com/fieldgw/fieldgw/internal/policy"
 	"github.com/fieldgw/fieldgw/internal/queue"
@@ -33,6 +34,7 @@ type dispatcher struct {
 	channel  *remote.Channel
 	schedule remote.Schedule
 	workers  int
+	accept   config.AcceptGrade
 	rnd      func() float64
 	wake     chan struct{}
 	// broken is why there is no uplink although one is configured.

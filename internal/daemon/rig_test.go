@@ -38,6 +38,7 @@ type device struct {
 	// queueMax is how large the queue file may become; 0 for no limit of its own.
 	queueMax int64
 	watch    string // more keys of the watch
+	uplink   string // and of the uplink
 
 	client *client.Client
 	stop   context.CancelFunc
@@ -96,6 +97,7 @@ chunk_size = "128KiB"
 workers = 2
 idle_timeout = "500ms"
 answer_timeout = "1s"
+%s
 [uplink.retry]
 first = "20ms-30ms"
 second = "30ms-40ms"
@@ -104,7 +106,7 @@ cap = "50ms-100ms"
 [control]
 socket = %q
 group = ""
-%s`, filepath.Join(d.dir, "state"), filepath.Join(d.dir, "capture"), d.watch, d.http.URL, filepath.Join(d.dir, "token"), d.socket(), d.extra)
+%s`, filepath.Join(d.dir, "state"), filepath.Join(d.dir, "capture"), d.watch, d.http.URL, filepath.Join(d.dir, "token"), d.uplink, d.socket(), d.extra)
 	path := filepath.Join(d.dir, "fieldgw.toml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		d.t.Fatal(err)

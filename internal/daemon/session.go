@@ -90,7 +90,7 @@ func newWatcher(opts Options, log *slog.Logger) (*watch.Watcher, error) {
 
 // configured reports whether there is a server to send to and a credential to send with.
 func (s *session) configured() bool {
-	return s.cfg.Uplink.Configured() && (s.cfg.Uplink.Credential != "" || !s.cfg.Uplink.Driver.Names())
+	return s.cfg.Uplink.Configured() && (s.cfg.Uplink.Identified() || !s.cfg.Uplink.Driver.Names())
 }
 
 func (s *session) askRebind() { s.rebindOnce.Do(func() { close(s.rebind) }) }
@@ -103,7 +103,7 @@ func scheduleOf(r config.Retry) remote.Schedule {
 // newDispatcher makes the dispatcher; without an uplink it holds everything as not configured.
 func newDispatcher(s *session) *dispatcher {
 	d := &dispatcher{
-		queue: s.queue, spool: s.spool, log: s.log, workers: s.cfg.Uplink.Workers, schedule: scheduleOf(s.cfg.Uplink.Retry),
+		queue: s.queue, spool: s.spool, log: s.log, workers: s.cfg.Uplink.Workers, accept: s.cfg.Uplink.AcceptGrade, schedule: scheduleOf(s.cfg.Uplink.Retry),
 		wake: make(chan struct{}, 1), rnd: rand.Float64, paused: new(atomic.Bool), beats: map[string]*beat{}, suspects: map[attachment.ID]bool{},
 	}
 	d.channel = remote.NewChannel(remote.ChannelState{}, d.schedule, time.Now, d.rnd)

@@ -35,7 +35,8 @@ func (q *Queue) decide(ctx context.Context, id attachment.ID, c Change, needed f
 	return err == nil, err
 }
 
-// Retry lets an attachment be tried at once: backoff and failures are forgotten, attention ends. The small random delay
+// Retry lets an attachment be tried at once: backoff and failures are forgotten, attention ends, and what was sent without
+// being delivered is verified anew. The small random delay
 // spreads a fleet. Errors wrap attachment.ErrTransition when it is not possible in its state.
 func (q *Queue) Retry(ctx context.Context, id attachment.ID, by, reason string, delay time.Duration) error {
 	now := q.clock()
@@ -50,6 +51,7 @@ func (q *Queue) Retry(ctx context.Context, id attachment.ID, by, reason string, 
 			}
 			m.Delivery.NotBefore, m.Delivery.Wait, m.Delivery.Failures = now.Add(delay), delay, 0
 			m.Delivery.ErrorCode = ""
+			m.Delivery.Grade, m.Delivery.RegisteredAt = "", time.Time{}
 		},
 	}, func(*attachment.Manifest) bool { return true })
 	if err != nil {

@@ -91,7 +91,7 @@ func (r *Response) judge(kind Kind, err error) *Error {
 
 // Do sends a request and returns the answer. Every error is an *Error.
 func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
-	t := transfer{step: r.Step, method: r.Method, url: r.URL, header: r.Header, client: c.calls}
+	t := transfer{step: r.Step, method: r.Method, url: r.URL, header: r.Header}
 	if t.url == nil {
 		t.url = c.address(r.Path)
 	}
@@ -115,7 +115,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 // costs no bytes.
 func (c *Client) Stream(ctx context.Context, a Append) (*Response, error) {
 	t := transfer{
-		step: a.Step, method: a.Method, url: a.URL, header: a.Header, client: c.stream, length: a.Length, interim: a.Interim,
+		step: a.Step, method: a.Method, url: a.URL, header: a.Header, stream: true, length: a.Length, interim: a.Interim,
 	}
 	if a.Length > 0 {
 		t.body = func() *sending { return newSending(a.Body(), a.Length, a.Moved) }
@@ -123,10 +123,11 @@ func (c *Client) Stream(ctx context.Context, a Append) (*Response, error) {
 	return c.exchange(ctx, t)
 }
 
-// Download sends a request and writes the body of an accepted answer to w. What was written before an error is of no use.
+// Download sends a request and writes the body of an accepted answer to w, for as long as bytes move. What was written
+// before an error is of no use.
 // Every error is an *Error; one of w itself is of KindUnread.
 func (c *Client) Download(ctx context.Context, r Request, w io.Writer) (*Response, error) {
-	t := transfer{step: r.Step, method: r.Method, url: r.URL, header: r.Header, client: c.calls, sink: w}
+	t := transfer{step: r.Step, method: r.Method, url: r.URL, header: r.Header, sink: w}
 	if t.url == nil {
 		t.url = c.address(r.Path)
 	}
@@ -155,7 +156,7 @@ type transfer struct {
 	length      int64
 	sink        io.Writer // takes the body of an accepted answer
 	interim     func(http.Header)
-	client      *retryablehttp.Client
+	stream      bool // payload: never repeated, and on a connection of its own
 }
 
 // exchange sends with the credential, and once more when it was refused and has been replaced meanwhile.
@@ -164,7 +165,7 @@ func (c *Client) exchange(ctx context.Context, t transfer) (*Response, error) {
 	if err != nil {
 		return nil, Fail(t.step, KindCredential, err)
 	}
-	resp, failed := c.attempt(ctx, t, token)
+	resp, failed := c.follow(ctx, t, token)
 	if failed == nil || token == "" || failed.Kind != KindProblem || failed.Status != 401 && failed.Status != 403 {
 		return orError(resp, failed)
 	}
@@ -177,7 +178,7 @@ func (c *Client) exchange(ctx context.Context, t transfer) (*Response, error) {
 		return nil, failed
 	}
 	c.log.InfoContext(ctx, "credential was refused; sending again with the one that replaced it")
-	resp, failed = c.attempt(ctx, t, renewed)
+	resp, failed = c.follow(ctx, t, renewed)
 	return orError(resp, failed)
 }
 
@@ -194,8 +195,13 @@ var patient = []Step{StepAppend, StepVerify, StepRegister}
 
 // attempt sends once, apart from the quick repetition of a call. The body's readers are out of use when it returns.
 func (c *Client) attempt(ctx context.Context, t transfer, token string) (*Response, *Error) {
+	planes, err := c.network.ready()
+	if err != nil {
+		return nil, Fail(t.step, KindCertificate, err)
+	}
 	var bodies bodies
 	w := &watch{idle: c.idle, answer: c.answer, patient: slices.Contains(patient, t.step), ended: bodies.wake}
+	bodies.taken = w.moved
 	watching := w.start(ctx)
 	defer w.stop()
 	defer bodies.end()
@@ -206,16 +212,20 @@ func (c *Client) attempt(ctx context.Context, t transfer, token string) (*Respon
 	if err != nil {
 		return nil, Fail(t.step, KindRequest, err)
 	}
-	resp, err := t.client.Do(req)
+	resp, err := planes.of(t.stream).Do(req)
+	if w.multiplexed() {
+		planes.multiplexed.Store(true)
+	}
 	if err != nil {
 		return nil, broken(watching, t.step, bodies.end(), err)
 	}
-	w.answered()
+	w.answered(t.sink != nil)
+	resp.Body = movingBody{resp.Body, w}
 	body, unwritten, err := c.read(t, resp)
 	if err := errors.Join(err, resp.Body.Close()); err != nil {
 		return nil, broken(watching, t.step, errors.Join(unwritten, bodies.end()), err)
 	}
-	answer, failed := c.protocol.judge(t.step, t.method, resp, body)
+	answer, failed := c.judge(t, resp, body, token)
 	if answer != nil {
 		answer.client, answer.asked = c, t.url
 	}

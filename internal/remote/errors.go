@@ -21,6 +21,8 @@ var (
 	ErrForeign = errors.New("not a fieldgw server")
 	// ErrStalled is returned when no byte moved in either direction for the idle timeout.
 	ErrStalled = errors.New("no byte moved in time")
+	// ErrMoved is returned when the connection was ended because addresses or routes changed, or the machine was suspended.
+	ErrMoved = errors.New("the way to the server changed")
 	// ErrSilent is returned when the whole answer did not come in time after the last byte of the request.
 	ErrSilent = errors.New("no answer in time")
 	// ErrShortBody is returned when a stream's body ended before its stated length.
@@ -40,6 +42,8 @@ type Error struct {
 	RetryAfter time.Duration
 	// Detail is the server's text or a description of a foreign answer: one printable line of bounded length.
 	Detail string
+	// location is where a 307 or 308 leads.
+	location string
 	// Err is the cause below; nil when the answer says it all. It contains no URL and no credential.
 	Err error
 }
@@ -66,7 +70,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Gone reports that the server does not know the session or the attachment (any more).
 func (e *Error) Gone() bool {
-	return e.Kind == KindProblem && (e.Status == 404 || e.Status == 410)
+	return e.Kind == KindProblem && (e.Status == 404 || e.Status == 410 || e.Problem == wire.CodeSessionGone)
 }
 
 // Busy reports that another request holds the session.

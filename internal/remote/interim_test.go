@@ -24,8 +24,8 @@ func tell(w http.ResponseWriter, status int, version, offset string) {
 	w.WriteHeader(status)
 }
 
-// listening is an append of the reader's bytes that notes which offsets it hears of.
-func listening(t *testing.T, c *remote.Client, length int64, body func() io.Reader, hear func(offset string)) remote.Append {
+// hearing is an append of the reader's bytes that notes which offsets it hears of.
+func hearing(t *testing.T, c *remote.Client, length int64, body func() io.Reader, hear func(offset string)) remote.Append {
 	t.Helper()
 	u, err := c.Resolve("/v1/uploads/x")
 	if err != nil {
@@ -38,7 +38,7 @@ func listening(t *testing.T, c *remote.Client, length int64, body func() io.Read
 }
 
 // Any number of interim answers arrives, in order and while the body is sent; those of another status or version do not.
-func TestInterimAnswers(t *testing.T) {
+func TestManyConfirmations(t *testing.T) {
 	const many = 2000
 	synctest.Test(t, func(t *testing.T) {
 		rig := uplinktest.Start(t)
@@ -69,7 +69,7 @@ func TestInterimAnswers(t *testing.T) {
 				return 1, nil
 			})
 		}
-		_, err := rig.Client.Stream(t.Context(), listening(t, rig.Client, many, body, func(offset string) {
+		_, err := rig.Client.Stream(t.Context(), hearing(t, rig.Client, many, body, func(offset string) {
 			mu.Lock()
 			heard = append(heard, offset)
 			mu.Unlock()
@@ -87,7 +87,7 @@ func TestInterimAnswers(t *testing.T) {
 }
 
 // Nothing is heard after Stream returned, whatever the connection still brings.
-func TestInterimAfterReturn(t *testing.T) {
+func TestConfirmationAfterReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rig := uplinktest.Start(t)
 		rig.Server.Inject(uplinktest.Fault{Step: remote.StepAppend, Act: func(_ *uplinktest.Server, w http.ResponseWriter, _ *http.Request, _ http.Handler) {
@@ -99,7 +99,7 @@ func TestInterimAfterReturn(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 305*time.Millisecond)
 		defer cancel()
 		returned, heard := false, 0
-		_, err := rig.Client.Stream(ctx, listening(t, rig.Client, 5, func() io.Reader { return strings.NewReader("hello") }, func(string) {
+		_, err := rig.Client.Stream(ctx, hearing(t, rig.Client, 5, func() io.Reader { return strings.NewReader("hello") }, func(string) {
 			if heard++; returned {
 				t.Error("heard of an interim answer after the return")
 			}
@@ -166,9 +166,9 @@ func TestWaitingBodyIsWoken(t *testing.T) {
 				rig.Server.Inject(uplinktest.Fault{Step: remote.StepAppend, Act: c.act})
 				body := func() io.Reader { return &waiting{left: 8 << 10, closed: make(chan struct{})} }
 				began := time.Now()
-				_, err := rig.Client.Stream(t.Context(), listening(t, rig.Client, 1<<20, body, func(string) {}))
+				_, err := rig.Client.Stream(t.Context(), hearing(t, rig.Client, 1<<20, body, func(string) {}))
 				failed(t, err, c.kind)
-				if took := time.Since(began); took > c.took+time.Second {
+				if took := time.Since(began); took > c.took+5*time.Second {
 					t.Errorf("took %s", took)
 				}
 			})

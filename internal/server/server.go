@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,6 +28,8 @@ type Options struct {
 	FS *durable.FS
 	// Logger gets one line for each reserve, verification and registration, and every fault.
 	Logger *slog.Logger
+	// ClientCAs are the authorities whose certificates identify devices; nil for none.
+	ClientCAs *x509.CertPool
 	// Limits bound the clients; zero fields mean defaults.
 	Limits Limits
 	// Now tells the time of records and tokens; nil means time.Now.

@@ -15,7 +15,8 @@ type Capabilities struct {
 	// ConfirmedOffsets: an append at another than the confirmed offset is refused and changes nothing, and the confirmed
 	// offset never decreases while the session lives.
 	ConfirmedOffsets bool
-	// Digests: Verify returns a digest over the stored bytes, the server's own or one over bytes that were read back.
+	// Digests: Verify returns a digest over the stored bytes, the server's own or one over bytes that were read back. A driver
+	// that writes the receipt itself returns none where the server gives none, and the grade says so.
 	Digests bool
 	// ConditionalCreate: reserving again never harms what is stored, however many do it at once.
 	ConditionalCreate bool
@@ -44,7 +45,7 @@ type Reservation struct {
 }
 
 // Verdict is what was found over the bytes that the server stored. SHA256 is lower-case hex; empty where only the length is
-// known, which a driver without Digests may say.
+// known, which a driver whose server registers never says.
 type Verdict struct {
 	Length int64
 	SHA256 string

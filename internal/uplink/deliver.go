@@ -243,7 +243,7 @@ func (d *delivery) askVerdict(ctx context.Context) (v Verdict, err error) {
 
 // compare accepts the server's verdict and records it, or finds out which side is damaged.
 func (d *delivery) compare(ctx context.Context, step remote.Step, v Verdict) error {
-	digest := v.SHA256 == d.m.SHA256.String() || v.SHA256 == "" && !d.u.driver.Capabilities().Digests
+	digest := v.SHA256 == d.m.SHA256.String() || v.SHA256 == "" && !d.u.driver.Capabilities().Registers
 	if v.Length != d.m.Length || !digest {
 		return d.damaged(ctx, d.contradiction(step, "the server holds %d bytes with digest %.64q, want %d with %s",
 			v.Length, v.SHA256, d.m.Length, d.m.SHA256))

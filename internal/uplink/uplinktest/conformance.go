@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 
@@ -23,6 +24,8 @@ type Factory func(t *testing.T) (one, two uplink.Driver)
 // Run demands of a driver what every driver promises, and of the rest exactly what it declares.
 func Run(t *testing.T, connect Factory) {
 	always := func(uplink.Capabilities) bool { return true }
+	var names, results []string
+	var driver string
 	for _, c := range []struct {
 		name  string
 		needs func(uplink.Capabilities) bool
@@ -39,13 +42,27 @@ func Run(t *testing.T, connect Factory) {
 		{"reserved at one time", func(c uplink.Capabilities) bool { return c.ConditionalCreate }, (*suite).reservedTogether},
 		{"same content twice", func(c uplink.Capabilities) bool { return c.ConditionalCreate }, (*suite).sameContent},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		var name string
+		asked := false
+		passed := t.Run(c.name, func(t *testing.T) {
 			one, two := connect(t)
-			if c.needs(one.Capabilities()) {
+			name, asked = one.Name(), c.needs(one.Capabilities())
+			if asked {
 				c.test(&suite{one: one, two: two, sessions: map[attachment.ID]attachment.Session{}}, t)
 			}
 		})
+		switch {
+		case !passed:
+			results = append(results, "**failed**")
+		case !asked:
+			results = append(results, "not declared")
+		default:
+			results = append(results, "passed")
+		}
+		driver, names = name, append(names, c.name)
 	}
+	t.Logf("| driver | %s |", strings.Join(names, " | "))
+	t.Logf("| %s | %s |", driver, strings.Join(results, " | "))
 }
 
 type suite struct {

@@ -100,6 +100,11 @@ func (r recording) WriteHeader(status int) {
 	r.live.WriteHeader(status)
 }
 
+// RefuseFieldgw answers with a status as a fieldgw server of a later version might: marked, with a code that nobody knows.
+func RefuseFieldgw(w http.ResponseWriter, _ *http.Request, status int) {
+	problem(w, status, "a_code_of_the_future", "told to refuse")
+}
+
 // Edit lets the server work and changes its answer before it leaves.
 func Edit(change func(status int, header http.Header, body []byte) (int, []byte)) Act {
 	return func(_ *Server, w http.ResponseWriter, r *http.Request, next http.Handler) {

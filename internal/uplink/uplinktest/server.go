@@ -30,6 +30,7 @@ type Server struct {
 	interim  Interim
 	limits   string
 	digests  bool
+	grade    receipt.Grade
 	received func(id string, from, to int64)
 	items    map[string]*item
 	uploads  map[string]*upload
@@ -77,7 +78,7 @@ func (u *upload) complete() bool {
 // NewServer returns a server that has nothing.
 func NewServer() *Server {
 	return &Server{
-		token: Token, items: map[string]*item{}, uploads: map[string]*upload{}, released: make(chan struct{}),
+		token: Token, grade: receipt.RegisteredDurable, items: map[string]*item{}, uploads: map[string]*upload{}, released: make(chan struct{}),
 		dialects: []string{wire.DialectTus}, interim: Truly, limits: "min-size=0", digests: true,
 	}
 }
@@ -190,7 +191,7 @@ func (s *Server) view(it *item) wire.Attachment {
 		}
 	default:
 		length := it.facts.Length
-		a.Length, a.SHA256, a.Receipt = &length, it.facts.SHA256, it.receipt
+		a.Length, a.SHA256, a.Receipt = &length, it.facts.SHA256, s.graded(it.receipt)
 	}
 	return a
 }
@@ -230,11 +231,21 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 			it.state = wire.StateRegistered
 			it.receipt = &receipt.Receipt{
 				AttachmentID: it.id, MediaID: it.mediaID, Parent: message.Parent, Length: it.facts.Length,
-				SHA256: it.facts.SHA256, Grade: receipt.RegisteredDurable, RegisteredAt: time.Now().UTC(), Server: "uplinktest",
+				SHA256: it.facts.SHA256, Grade: s.grade, RegisteredAt: time.Now().UTC(), Server: "uplinktest",
 			}
 		}
-		answer(w, http.StatusOK, it.receipt)
+		answer(w, http.StatusOK, s.graded(it.receipt))
 	}
+}
+
+// graded is a receipt with the grade that the server gives now.
+func (s *Server) graded(r *receipt.Receipt) *receipt.Receipt {
+	if r == nil {
+		return nil
+	}
+	shown := *r
+	shown.Grade = s.grade
+	return &shown
 }
 
 func answer(w http.ResponseWriter, status int, message any) {

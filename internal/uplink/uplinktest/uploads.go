@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
@@ -183,6 +184,13 @@ func (s *Server) SetPending(pending bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending = pending
+}
+
+// SetGrade is what receipts are worth from now on.
+func (s *Server) SetGrade(g receipt.Grade) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.grade = g
 }
 
 // OnReceived has f called, with the server's lock held, for every run of payload bytes as it arrives.

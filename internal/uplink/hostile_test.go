@@ -1,0 +1,26 @@
+package uplink_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/remote"
+	"github.com/fieldgw/fieldgw/internal/uplink"
+	"github.com/fieldgw/fieldgw/internal/uplink/fieldgw"
+	"github.com/fieldgw/fieldgw/internal/uplink/uplinktest"
+)
+
+// Whatever one request meets, a fieldgw delivery gets over it.
+func TestFieldgwAmongEnemies(t *testing.T) {
+	uplinktest.Hostile(t, uplinktest.Kind{
+		Name: "fieldgw",
+		Serve: func(testing.TB) (http.Handler, func(*attachment.Manifest) []byte) {
+			s := uplinktest.NewServer()
+			return s, func(m *attachment.Manifest) []byte { return s.Stored(string(m.ID)) }
+		},
+		Refuse: uplinktest.RefuseFieldgw,
+		Driver: func(c *remote.Client) uplink.Driver { return fieldgw.New(c) },
+		Size:   5 * chunk / 2, Chunk: chunk,
+	})
+}
