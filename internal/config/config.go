@@ -182,14 +182,17 @@ func (r *Repeated) UnmarshalText(text []byte) error {
 // Driver names the protocol spoken to the server.
 type Driver string
 
-// DriverFieldgw speaks to fieldgw-server.
-const DriverFieldgw Driver = "fieldgw"
+// The drivers.
+const (
+	DriverFieldgw Driver = "fieldgw" // fieldgw-server
+	DriverTus     Driver = "tus"     // any server of tus 1.0.0
+)
 
 // Names reports whether the driver's credential names account and device. Another's only opens a door.
 func (d Driver) Names() bool { return d == DriverFieldgw }
 
 // Drivers lists the drivers that there are.
-func Drivers() []Driver { return []Driver{DriverFieldgw} }
+func Drivers() []Driver { return []Driver{DriverFieldgw, DriverTus} }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (d *Driver) UnmarshalText(text []byte) error { return setWord(d, text, Drivers()...) }

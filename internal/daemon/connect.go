@@ -9,6 +9,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/uplink"
 	"github.com/fieldgw/fieldgw/internal/uplink/fieldgw"
+	"github.com/fieldgw/fieldgw/internal/uplink/tus"
 )
 
 // kind is how one driver of the configuration is made.
@@ -21,6 +22,11 @@ type kind struct {
 var kinds = map[config.Driver]kind{
 	config.DriverFieldgw: {remote.Fieldgw, func(_ *config.Config, client *remote.Client) (uplink.Driver, error) {
 		return fieldgw.New(client), nil
+	}},
+	config.DriverTus: {tus.Protocol, func(cfg *config.Config, client *remote.Client) (uplink.Driver, error) {
+		return tus.New(tus.Options{
+			Client: client, LengthOnly: cfg.Uplink.Verify == config.VerifyLength, Anonymous: cfg.Uplink.Credential == "",
+		}), nil
 	}},
 }
 

@@ -90,7 +90,7 @@ type Driver interface {
 	// return.
 	Append(ctx context.Context, a Append) (int64, error)
 	// Verify asks for the verdict over the stored bytes. A server that has not all bytes is an error with problem code
-	// not_verified.
+	// not_verified. Bytes that are read back for it are told to Progress(ctx).
 	Verify(ctx context.Context, m *attachment.Manifest, s attachment.Session) (Verdict, error)
 	// Register binds the attachment to its parent. It is idempotent. v is the verdict of this delivery; a driver whose
 	// server registers may get a zero one, and none of its session. The receipt is unchecked. An error of kind pending says

@@ -235,10 +235,20 @@ func (d *delivery) verify(ctx context.Context) error {
 
 func (d *delivery) askVerdict(ctx context.Context) (v Verdict, err error) {
 	err = d.ask(ctx, func(ctx context.Context) (err error) {
-		v, err = d.u.driver.Verify(ctx, d.m, d.session)
+		v, err = d.u.driver.Verify(context.WithValue(ctx, progressKey{}, d.record.Moved), d.m, d.session)
 		return err
 	})
 	return v, err
+}
+
+type progressKey struct{}
+
+// Progress is what a driver's Verify tells of n bytes that it reads back: a sign of life, as they may be many.
+func Progress(ctx context.Context) func(n int64) {
+	if moved, ok := ctx.Value(progressKey{}).(func(int64)); ok {
+		return moved
+	}
+	return func(int64) {}
 }
 
 // compare accepts the server's verdict and records it, or finds out which side is damaged.

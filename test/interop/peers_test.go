@@ -10,7 +10,7 @@ import (
 
 // peers are the servers, with our own for comparison.
 var peers = []peer{
-	fieldgwServer,
+	fieldgwServer, tusd, tusNode, uploadx,
 }
 
 var fieldgwServer = peer{
