@@ -22,11 +22,36 @@ const (
 	ContentTypeOffset = "application/offset+octet-stream"
 )
 
+// Headers and values of the data plane, Resumable Uploads for HTTP (draft-ietf-httpbis-resumable-upload) and Digest Fields
+// (RFC 9530). HeaderUploadOffset and HeaderUploadLength are shared with tus.
+const (
+	// HeaderUploadComplete says whether a request ends the upload, or whether an answer is the one of a finished upload.
+	HeaderUploadComplete = "Upload-Complete"
+	HeaderUploadLimit    = "Upload-Limit"
+	// HeaderInteropVersion carries InteropVersion: who does not send it gets no 104.
+	HeaderInteropVersion = "Upload-Draft-Interop-Version"
+	InteropVersion       = 8
+	// HeaderContentDigest is over the bytes of one message, HeaderReprDigest over the whole file.
+	HeaderContentDigest  = "Content-Digest"
+	HeaderReprDigest     = "Repr-Digest"
+	HeaderWantReprDigest = "Want-Repr-Digest"
+	// ContentTypePartial is the media type of a PATCH body.
+	ContentTypePartial = "application/partial-upload"
+	// StatusResumption is the interim answer that tells where an upload is and how far it has come.
+	StatusResumption = 104
+	// TypeUploadOffset and TypeUploadLength are the problem types of the draft.
+	TypeUploadOffset = "https://iana.org/assignments/http-problem-types#mismatching-upload-offset"
+	TypeUploadLength = "https://iana.org/assignments/http-problem-types#inconsistent-upload-length"
+)
+
 // Media types of the control plane.
 const (
 	ContentTypeJSON    = "application/json"
 	ContentTypeProblem = "application/problem+json"
 )
 
-// DialectTus names the tus 1.0.0 dialect in Upload.Dialects.
-const DialectTus = "tus-1.0.0"
+// The dialects of an upload resource, in Upload.Dialects.
+const (
+	DialectTus  = "tus-1.0.0"
+	DialectRUFH = "rufh-8" // Resumable Uploads for HTTP, draft interop version 8
+)
