@@ -7,11 +7,13 @@ import (
 
 	"github.com/fieldgw/fieldgw/internal/buildinfo"
 	"github.com/fieldgw/fieldgw/internal/config"
+	"github.com/fieldgw/fieldgw/internal/placement"
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/uplink"
 	"github.com/fieldgw/fieldgw/internal/uplink/fieldgw"
 	"github.com/fieldgw/fieldgw/internal/uplink/foreign"
 	"github.com/fieldgw/fieldgw/internal/uplink/tus"
+	"github.com/fieldgw/fieldgw/internal/uplink/wholefile"
 )
 
 // kind is how one driver of the configuration is made.
@@ -25,12 +27,25 @@ var kinds = map[config.Driver]kind{
 	config.DriverFieldgw: {remote.Fieldgw, func(_ *config.Config, client *remote.Client, _ foreign.Registrar) (uplink.Driver, error) {
 		return fieldgw.New(client), nil
 	}},
+	config.DriverHTTP: {wholefile.Protocol, newWholeFile},
 	config.DriverTus: {tus.Protocol, func(cfg *config.Config, client *remote.Client, registrar foreign.Registrar) (uplink.Driver, error) {
 		return tus.New(tus.Options{
 			Client: client, LengthOnly: cfg.Uplink.Verify == config.VerifyLength, Anonymous: cfg.Uplink.Credential == "",
 			Registrar: registrar,
 		}), nil
 	}},
+}
+
+func newWholeFile(cfg *config.Config, client *remote.Client, registrar foreign.Registrar) (uplink.Driver, error) {
+	o := wholefile.Options{Client: client, LengthOnly: cfg.Uplink.Verify == config.VerifyLength, Registrar: registrar}
+	if cfg.Uplink.HTTP.Method == config.HTTPPut {
+		path, err := placement.Parse(cfg.Uplink.HTTP.Path)
+		if err != nil {
+			return nil, err
+		}
+		o.Path = &path
+	}
+	return wholefile.New(o), nil
 }
 
 // connect builds the uplink. It opens no connection.

@@ -1,4 +1,4 @@
-package foreign
+package foreign_test
 
 import (
 	"encoding/json"
@@ -15,27 +15,28 @@ import (
 	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/uplink"
+	"github.com/fieldgw/fieldgw/internal/uplink/foreign"
 	"github.com/fieldgw/fieldgw/internal/uplink/uplinktest"
 )
 
 // hook is a webhook that answers as it is told, and a registrar that asks it.
-func hook(t *testing.T, answer http.HandlerFunc) Registrar {
+func hook(t *testing.T, answer http.HandlerFunc) foreign.Registrar {
 	t.Helper()
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
 	client, err := remote.New(remote.Options{
-		Endpoint: server.URL + "/take", Protocol: Webhook(), Proxy: remote.ProxyNone,
+		Endpoint: server.URL + "/take", Protocol: foreign.Webhook(), Proxy: remote.ProxyNone,
 		Logger: slog.New(slog.DiscardHandler), IdleTimeout: 5 * time.Second, AnswerTimeout: 5 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.CloseIdle)
-	return NewRegistrar(client)
+	return foreign.NewRegistrar(client)
 }
 
-func found(m *attachment.Manifest, digest bool) Found {
-	f := Found{MediaID: "a/b", Location: "https://files.example/a/b", Server: "files.example", Verdict: uplink.Verdict{Length: m.Length}}
+func found(m *attachment.Manifest, digest bool) foreign.Found {
+	f := foreign.Found{MediaID: "a/b", Location: "https://files.example/a/b", Server: "files.example", Verdict: uplink.Verdict{Length: m.Length}}
 	if digest {
 		f.Verdict.SHA256 = m.SHA256.String()
 	}
@@ -58,7 +59,7 @@ func says(status int, contentType, body string) http.HandlerFunc {
 func TestWithoutWebhook(t *testing.T) {
 	m := uplinktest.NewManifest(t, []byte("content"))
 	for digest, want := range map[bool]receipt.Grade{true: receipt.VerifiedDigest, false: receipt.LengthOnly} {
-		r, err := Registrar{}.Register(t.Context(), m, found(m, digest))
+		r, err := foreign.Registrar{}.Register(t.Context(), m, found(m, digest))
 		if err != nil || r.Grade != want || r.Server != "files.example" {
 			t.Errorf("%+v, %v", r, err)
 		}
@@ -80,7 +81,7 @@ func TestWebhookGrades(t *testing.T) {
 		"length, nothing said":        {says(200, "application/json", ""), false, receipt.LengthOnly},
 		"length, repeated":            {says(200, "application/json; charset=utf-8", repeats), false, receipt.Registered},
 		"length, only the length":     {says(200, "application/json", `{"length":7}`), false, receipt.LengthOnly},
-		"length, only the digest":     {says(200, "application/json", `{"sha256":"` + digest + `"}`), false, receipt.LengthOnly},
+		"length, only the digest":     {says(200, "application/json", `{"sha256":"`+digest+`"}`), false, receipt.LengthOnly},
 		"digest, and it was repeated": {says(200, "application/json", repeats), true, receipt.Registered},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -172,12 +173,12 @@ func TestCredential(t *testing.T) {
 	for text, want := range map[string]string{
 		"to.ken": "Bearer to.ken", "user:pass word:x": "Basic dXNlcjpwYXNzIHdvcmQ6eA==",
 	} {
-		if err := CheckCredential(text); err != nil || Authorize(text) != want {
-			t.Errorf("%q: %q, %v", text, Authorize(text), err)
+		if err := foreign.CheckCredential(text); err != nil || foreign.Authorize(text) != want {
+			t.Errorf("%q: %q, %v", text, foreign.Authorize(text), err)
 		}
 	}
 	for _, text := range []string{"", "SECRET word", ":SECRET", "SECRET:", "SECRET\n", "user:SEC\x7fRET", "SÉCRET"} {
-		if err := CheckCredential(text); !errors.Is(err, remote.ErrBadCredential) || strings.Contains(err.Error(), "CRET") {
+		if err := foreign.CheckCredential(text); !errors.Is(err, remote.ErrBadCredential) || strings.Contains(err.Error(), "CRET") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
