@@ -44,14 +44,15 @@ func Protocol() *remote.Protocol {
 }
 
 // ours tells a tus server by the header that each of its answers carries. That to OPTIONS may name the versions alone, as one
-// to a version that it does not speak; that to GET is no part of the protocol.
+// to a version that it does not speak; that to GET is no part of the protocol, and only what can be made something of is
+// believed without.
 func ours(_ remote.Step, resp *http.Response) bool {
 	method := ""
 	if resp.Request != nil {
 		method = resp.Request.Method
 	}
 	switch {
-	case method == http.MethodGet:
+	case method == http.MethodGet && (resp.StatusCode == http.StatusOK || slices.Contains(unreadable, resp.StatusCode)):
 		return true
 	case method == http.MethodOptions || resp.StatusCode == http.StatusPreconditionFailed:
 		return resp.Header.Get(wire.HeaderTusResumable) != "" || resp.Header.Get(wire.HeaderTusVersion) != ""
