@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/remote"
@@ -195,7 +196,7 @@ const maxID = 255
 // sessionID is a short name for an upload: the last part of its address, or else a digest of it.
 func sessionID(u *url.URL) string {
 	id := path.Base(u.Path)
-	if u.RawQuery == "" && id != "." && id != "/" && len(id) <= maxID && attachment.Printable(id) == id {
+	if u.RawQuery == "" && id != "." && id != "/" && len(id) <= maxID && utf8.ValidString(id) && attachment.Printable(id) == id {
 		return id
 	}
 	sum := sha256.Sum256([]byte(u.String()))
