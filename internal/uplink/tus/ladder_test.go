@@ -167,7 +167,7 @@ func TestResumeLadder(t *testing.T) {
 					if e := d.deliver(t, i); e == nil || e.Class == remote.ItemPermanent {
 						t.Fatalf("delivery %d: %v", i+1, e)
 					}
-					time.Sleep(time.Minute)
+					<-time.After(time.Minute)
 				}
 				if e := d.deliver(t, c.deliveries); e != nil {
 					t.Fatalf("not delivered: %v", e)
