@@ -20,8 +20,6 @@ import (
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
-const headerMetadata = "Upload-Metadata"
-
 // Protocol is tus 1.0.0 as servers of other hands speak it.
 func Protocol() *remote.Protocol {
 	return &remote.Protocol{
@@ -29,7 +27,7 @@ func Protocol() *remote.Protocol {
 		Ours: ours,
 		Accepts: map[remote.Step][]int{
 			remote.StepProbe:   {200, 204},
-			remote.StepReserve: {201},
+			remote.StepReserve: {200, 201}, // 200: @uploadx/core, to a file of no bytes
 			remote.StepOffset:  {200, 204},
 			remote.StepAppend:  {200, 204},
 			remote.StepVerify:  {200, 204},
@@ -141,8 +139,8 @@ func featuresIn(resp *remote.Response) (features, error) {
 	if versions := listed(resp.Header, wire.HeaderTusVersion); len(versions) > 0 && !slices.Contains(versions, wire.TusVersion) {
 		return features{}, remote.Refused(remote.StepReserve, wire.CodeTusVersion)
 	}
-	f := features{extensions: listed(resp.Header, "Tus-Extension"), algorithms: listed(resp.Header, "Tus-Checksum-Algorithm")}
-	if n, err := strconv.ParseInt(resp.Header.Get("Tus-Max-Size"), 10, 64); err == nil && n > 0 {
+	f := features{extensions: listed(resp.Header, wire.HeaderTusExtension), algorithms: listed(resp.Header, wire.HeaderTusAlgorithms)}
+	if n, err := strconv.ParseInt(resp.Header.Get(wire.HeaderTusMaxSize), 10, 64); err == nil && n > 0 {
 		f.maxSize = n
 	}
 	return f, nil
@@ -161,16 +159,11 @@ func listed(h http.Header, name string) []string {
 	return all
 }
 
-// digestIn is the SHA-256 in hex of a Repr-Digest (RFC 9530, 3), empty without a valid one.
-func digestIn(lines []string) string {
-	for _, line := range lines {
-		for member := range strings.SplitSeq(line, ",") {
-			text, ok := strings.CutPrefix(strings.TrimSpace(member), "sha-256=:")
-			text, _, ended := strings.Cut(text, ":")
-			if sum, err := base64.StdEncoding.DecodeString(text); ok && ended && err == nil && len(sum) == sha256.Size {
-				return hex.EncodeToString(sum)
-			}
-		}
+// digestIn is the SHA-256 in hex of a Repr-Digest (RFC 9530), empty without a valid one.
+func digestIn(h http.Header) string {
+	digests, err := wire.ParseDigests(h.Values(wire.HeaderReprDigest))
+	if sum := digests["sha-256"]; err == nil && len(sum) == sha256.Size {
+		return hex.EncodeToString(sum)
 	}
 	return ""
 }

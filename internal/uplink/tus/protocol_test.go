@@ -17,7 +17,7 @@ func TestDigestIn(t *testing.T) {
 		"sha-256=:" + sum + ":": hex, "md5=:AA==:, sha-256=:" + sum + ":;q=1": hex, "": "", "sha-256=" + sum: "",
 		"sha-256=:" + sum: "", "sha-256=:AAAA:": "", "sha-512=:" + sum + ":": "", "sha-256=:****:": "",
 	} {
-		if got := digestIn([]string{line}); got != want {
+		if got := digestIn(http.Header{"Repr-Digest": {line}}); got != want {
 			t.Errorf("%q: %q, want %q", line, got, want)
 		}
 	}
@@ -40,7 +40,7 @@ func FuzzAnswers(f *testing.F) {
 		if err == nil && (features.maxSize < 0 || features.has("")) {
 			t.Errorf("%+v", features)
 		}
-		if sum := digestIn([]string{digest}); sum != "" && len(sum) != 64 {
+		if sum := digestIn(http.Header{"Repr-Digest": {digest}}); sum != "" && len(sum) != 64 {
 			t.Errorf("digest %q", sum)
 		}
 		if u, err := url.Parse(location); err == nil {

@@ -21,7 +21,7 @@ type server struct {
 	maxSize    int64
 	// silent: OPTIONS is not answered.
 	silent bool
-	// sloppy takes an append at any offset.
+	// sloppy takes an append at any offset, and has its own idea of a status.
 	sloppy bool
 	// closed does not give back what it stored; telling says its digest.
 	closed, telling bool
@@ -111,7 +111,11 @@ func (s *server) create(w http.ResponseWriter, r *http.Request) {
 		location = s.location(r, id)
 	}
 	w.Header().Set("Location", location)
-	w.WriteHeader(http.StatusCreated)
+	status := http.StatusCreated
+	if s.sloppy && length == 0 {
+		status = http.StatusOK // complete already
+	}
+	w.WriteHeader(status)
 }
 
 func (s *server) serve(w http.ResponseWriter, r *http.Request) {
