@@ -47,6 +47,7 @@ func Default(env func(string) string) *Config {
 			AnswerTimeout: Duration(5 * time.Minute),
 			AcceptGrade:   AcceptRegistered,
 			Verify:        VerifyDigest,
+			HTTP:          defaultHTTP(),
 			S3:            defaultS3(),
 			Retry: Retry{
 				First:  DurationRange{Duration(15 * time.Second), Duration(45 * time.Second)},

@@ -1,12 +1,11 @@
 package config
 
 import (
-	"fmt"
 	"net/url"
 	"regexp"
 	"strings"
 
-	"github.com/fieldgw/fieldgw/internal/objectkey"
+	"github.com/fieldgw/fieldgw/internal/placement"
 )
 
 // DriverS3 writes to a store that speaks the API of Amazon S3.
@@ -16,7 +15,7 @@ const DriverS3 Driver = "s3"
 type S3 struct {
 	Bucket     string     `toml:"bucket"`
 	Region     string     `toml:"region"` // what requests are signed for
-	Key        string     `toml:"key"`    // the objects' names, a template of package objectkey
+	Key        string     `toml:"key"`    // the objects' names, a template of package placement
 	Addressing Addressing `toml:"addressing"`
 }
 
@@ -35,10 +34,8 @@ func (a *Addressing) UnmarshalText(text []byte) error {
 	return setWord(a, text, AddressingAuto, AddressingPath, AddressingVirtual)
 }
 
-const defaultKey = "{account}/{parent}/{date}/{id}-{filename}"
-
 func defaultS3() S3 {
-	return S3{Region: "us-east-1", Key: defaultKey, Addressing: AddressingAuto}
+	return S3{Region: "us-east-1", Key: placement.DefaultKey, Addressing: AddressingAuto}
 }
 
 // Virtual reports whether the host names the bucket. No certificate covers one with a dot.
@@ -55,7 +52,7 @@ var (
 	regionName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9-]{0,62}$`)
 )
 
-func (l *loader) validateS3(u Uplink) {
+func (l *loader) validateS3(u Uplink, device string) {
 	s := u.S3
 	if l.sound("uplink.s3.bucket", "uplink.driver") {
 		switch {
@@ -68,9 +65,9 @@ func (l *loader) validateS3(u Uplink) {
 	if l.sound("uplink.s3.region") && !regionName.MatchString(s.Region) {
 		l.problemAt("uplink.s3.region", "no region is called "+quote(s.Region), `such as "eu-central-1"; most stores but Amazon's take any`)
 	}
-	if l.sound("uplink.s3.key") {
-		if _, err := objectkey.Parse(s.Key); err != nil {
-			l.problemAt("uplink.s3.key", err.Error(), fmt.Sprintf("such as %q; there are {%s}", defaultKey, strings.Join(objectkey.Names(), "} {")))
+	if l.sound("uplink.s3.key", "uplink.account", "device.id") {
+		if _, err := placement.ParseKey(s.Key, u.Account, device); err != nil {
+			l.problemAt("uplink.s3.key", err.Error(), "such as "+quote(placement.DefaultKey))
 		}
 	}
 }

@@ -14,9 +14,9 @@ func TestS3(t *testing.T) {
 		"bucket = \"a..b\"":                    "uplink.s3.bucket: no bucket is called",
 		"bucket = \"a/b\"":                     "uplink.s3.bucket: no bucket is called",
 		"bucket = \"evidence\"\nregion = \"\"": "uplink.s3.region: no region is called",
-		"bucket = \"evidence\"\nkey = \"{filename}\"":           "uplink.s3.key: not a template for keys: it needs {id} or {sha256}",
-		"bucket = \"evidence\"\nkey = \"{id}/{name}\"":          "uplink.s3.key: not a template for keys: there is no {name}",
-		"bucket = \"evidence\"\nkey = \"../{id}\"":              "uplink.s3.key: not a template for keys: a part between slashes",
+		"bucket = \"evidence\"\nkey = \"{filename}\"":           "uplink.s3.key: unusable template: without {id} or {sha256}",
+		"bucket = \"evidence\"\nkey = \"{id}/{name}\"":          "uplink.s3.key: unusable template: {name} is unknown",
+		"bucket = \"evidence\"\nkey = \"../{id}\"":              "uplink.s3.key: unusable template: an empty segment",
 		"bucket = \"evidence\"\naddressing = \"subdomain\"":     "uplink.s3.addressing: want",
 		"bucket = \"evidence\"\naccess_key_id = \"AKIASECRET\"": "uplink.s3.access_key_id: unknown key",
 	} {

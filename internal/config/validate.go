@@ -37,6 +37,7 @@ func (l *loader) validate(c *Config) {
 	l.validateWatches(c)
 	l.validateStorage(c.Storage)
 	l.validateUplink(c.Uplink)
+	l.validateS3(c.Uplink, c.Device.ID)
 	l.validateControl(c.Control)
 }
 
@@ -218,8 +219,8 @@ func (l *loader) validateUplink(u Uplink) {
 	}
 	l.checkSpan("uplink.idle_timeout", u.IdleTimeout, 100*time.Millisecond, time.Hour)
 	l.checkSpan("uplink.answer_timeout", u.AnswerTimeout, 100*time.Millisecond, time.Hour)
-	l.validateS3(u)
 	l.validateRetry(u.Retry)
+	l.validateForeign(u)
 }
 
 // validateRetry demands ranges that never fall: a later attempt must not be hastier than an earlier one.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/durable"
 	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/server/store"
+	"github.com/fieldgw/fieldgw/internal/server/upload"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
@@ -34,7 +36,7 @@ func TestTus(t *testing.T) {
 		return a
 	}
 	options := r.do(call{method: http.MethodOptions, path: url, token: "-"}).is(204)
-	if options.header.Get(wire.HeaderTusVersion) != wire.TusVersion || options.header.Get("Tus-Extension") != "" {
+	if options.header.Get(wire.HeaderTusVersion) != wire.TusVersion || options.header.Get(wire.HeaderTusMaxSize) == "" {
 		t.Errorf("%v", options.header)
 	}
 	head := tus(http.MethodHead, tusHeader(0), "").is(200)
@@ -84,8 +86,8 @@ func TestTus(t *testing.T) {
 	tus(http.MethodPatch, tusHeader(8), "89").refused(wire.CodeOffsetMismatch)
 	tus(http.MethodPatch, tusHeader(10), "").is(204)
 	tus(http.MethodPatch, tusHeader(10), "x").refused(wire.CodeAppendLimit)
-	r.do(call{method: http.MethodHead, path: uploadPath + strings.Repeat("0", 40), header: tusHeader(0)}).is(404)
-	r.do(call{method: http.MethodPatch, path: uploadPath + "..%2F..%2Fserver.db", header: tusHeader(0), body: []byte("x")}).refused(wire.CodeNotFound)
+	r.do(call{method: http.MethodHead, path: upload.Path + strings.Repeat("0", 40), header: tusHeader(0)}).is(404)
+	r.do(call{method: http.MethodPatch, path: upload.Path + "..%2F..%2Fserver.db", header: tusHeader(0), body: []byte("x")}).refused(wire.CodeNotFound)
 	r.register(f).is(200)
 }
 
@@ -521,6 +523,27 @@ func TestRun(t *testing.T) {
 	if got := r.head(url); got != 6 {
 		t.Fatalf("%s bytes confirmed", strconv.FormatInt(got, 10))
 	}
+}
+
+// A server that starts finishes by itself what a client created and sent whole before, and goes on to look after what is open.
+func TestRunTidies(t *testing.T) {
+	r := newRig(t, hooked(putOff), func(o *Options) { o.Limits.Expire = 1 }) // 1 ns: whatever waits for bytes has waited too long
+	whole := newCreated("0123456789", undeclared)
+	r.patch(r.create(whole).location(), 0, whole.bytes).refused(wire.CodeInternal)
+	left := r.create(newCreated("left alone", undeclared)).location()
+	r.reopen(func(o *Options) { o.FS = nil })
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.server.Run(ctx, ln) }()
+	for r.headed(left).status != http.StatusGone || !slices.Contains(r.listed(), whole.id) {
+		if err := t.Context().Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	check(t, <-ended)
 }
 
 // failed is a record store whose last commit has an unknown outcome.

@@ -48,6 +48,8 @@ type Options struct {
 	// Under is a command with its arguments that starts a program, by the program's name, from its next start on. It must
 	// become the program (execve(2)), so that the rig kills and stops the program itself.
 	Under map[string][]string
+	// EndpointPath is that of the daemon's endpoint at fieldgw-server, with its slash; empty for the root.
+	EndpointPath string
 	// Foreign is a server in the place of fieldgw-server; nil for none. The rig cannot ask it anything.
 	Foreign *Foreign
 }
@@ -183,7 +185,7 @@ func (r *Rig) endpoint() string {
 	if r.Foreign != nil {
 		return fmt.Sprintf("endpoint = %q\naccount = \"default\"", r.Foreign.Endpoint(r.Link.Addr()))
 	}
-	return fmt.Sprintf("endpoint = %q\ncredential = %q\nca_file = %q", "https://"+r.Link.Addr(), r.Credential, r.Path("server", "tls", "cert.pem"))
+	return fmt.Sprintf("endpoint = %q\ncredential = %q\nca_file = %q", "https://"+r.Link.Addr()+r.EndpointPath, r.Credential, r.Path("server", "tls", "cert.pem"))
 }
 
 // StartServer starts the server and waits until it is ready.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
-	"github.com/fieldgw/fieldgw/internal/objectkey"
+	"github.com/fieldgw/fieldgw/internal/placement"
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/uplink"
 	"github.com/fieldgw/fieldgw/internal/uplink/s3"
@@ -17,7 +17,7 @@ const small = 16 << 10 // bytes of a part, in memory
 // options are those of a driver and its client for a store in memory.
 func options(t testing.TB) s3.Options {
 	t.Helper()
-	key, err := objectkey.Parse("{parent}/{id}-{filename}")
+	key, err := placement.ParseKey("{parent}/{id}-{filename}", "", "")
 	if err != nil {
 		t.Fatal(err)
 	}

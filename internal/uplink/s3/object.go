@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
-	"hash"
 	"io"
 	"net/http"
 	"net/url"
@@ -20,6 +19,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/uplink"
+	"github.com/fieldgw/fieldgw/internal/uplink/foreign"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
@@ -83,7 +83,7 @@ func (d *Driver) Compare(ctx context.Context, m *attachment.Manifest, s attachme
 		if err != nil || known || d.o.LengthOnly {
 			return v, err
 		}
-		return d.readBack(ctx, step, at)
+		return d.readBack(ctx, step, m, at)
 	case s.ID == whole && m.Length > 0:
 		return uplink.Verdict{}, unknown(step, errors.New("the object is not there"))
 	case s.ID != whole:
@@ -121,7 +121,7 @@ func verdict(step remote.Step, m *attachment.Manifest, at address, found *object
 func (d *Driver) mustBe(ctx context.Context, step remote.Step, m *attachment.Manifest, at address, found *object) error {
 	v, known, err := verdict(step, m, at, found, nil)
 	if err == nil && !known {
-		v, err = d.readBack(ctx, step, at)
+		v, err = d.readBack(ctx, step, m, at)
 	}
 	if err == nil && (v.Length != m.Length || v.SHA256 != m.SHA256.String()) {
 		return conflict(step)
@@ -130,32 +130,23 @@ func (d *Driver) mustBe(ctx context.Context, step remote.Step, m *attachment.Man
 }
 
 // readBack reads the object and hashes it.
-func (d *Driver) readBack(ctx context.Context, step remote.Step, at address) (uplink.Verdict, error) {
-	var got counted
-	_, err := call(ctx, d.client, remote.Operation{Step: step, Sink: &got}, func(
+func (d *Driver) readBack(ctx context.Context, step remote.Step, m *attachment.Manifest, at address) (uplink.Verdict, error) {
+	var back taking
+	_, err := call(ctx, d.client, remote.Operation{Step: step, Sink: &back}, func(
 		ctx context.Context, in *api.GetObjectInput, options ...func(*api.Options),
 	) (*api.GetObjectOutput, error) {
-		got = counted{hash: sha256.New(), moved: uplink.Progress(ctx)}
+		back.Reading = foreign.NewReading(m.Length, uplink.Progress(ctx))
 		return d.api.GetObject(ctx, in, options...)
 	}, &api.GetObjectInput{Bucket: &at.bucket, Key: &at.key})
 	if err != nil {
 		return uplink.Verdict{}, err
 	}
-	return uplink.Verdict{Length: got.n, SHA256: hex.EncodeToString(got.hash.Sum(nil))}, nil
+	length, sum := back.Sum()
+	return uplink.Verdict{Length: length, SHA256: sum}, nil
 }
 
-type counted struct {
-	hash  hash.Hash
-	n     int64
-	moved func(int64)
-}
-
-// Write implements io.Writer.
-func (c *counted) Write(p []byte) (int, error) {
-	c.n += int64(len(p))
-	c.moved(int64(len(p)))
-	return c.hash.Write(p)
-}
+// taking begins anew with each attempt.
+type taking struct{ *foreign.Reading }
 
 // digests reads a payload of n bytes in parts: the SHA-256 of the whole in hex, and the one over those of the parts as stores
 // write it (Amazon S3 User Guide, "Checking object integrity", composite checksums).

@@ -4,7 +4,7 @@
 // multipart upload, each part with its SHA-256, which is resumed from the store's own list of parts. Nothing that stands in
 // the store is ever replaced or deleted: both ways end with If-None-Match, and what is found under the key is compared.
 //
-// A store registers nothing, so the receipt is written here (package foreign). Its digest is one of these: the SHA-256 that
+// A store registers nothing, so the receipt is the registrar's (package foreign). Its digest is one of these: the SHA-256 that
 // the store computed over the whole object when it took it; the SHA-256 over those of the parts, each computed by the store
 // when it took the part, held against the same over the payload; or, where a store tells neither, one over the bytes that
 // were read back. None of them says that anything is durable.
@@ -25,7 +25,7 @@ import (
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
-	"github.com/fieldgw/fieldgw/internal/objectkey"
+	"github.com/fieldgw/fieldgw/internal/placement"
 	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/uplink"
@@ -42,13 +42,14 @@ type Store struct {
 // Options are what a Driver needs.
 type Options struct {
 	Store Store
-	// Key names the objects, after the account and the device too.
-	Key             *objectkey.Template
-	Account, Device string
+	// Key names the objects.
+	Key placement.Template
 	// Part is how much is sent at a time, in bytes. A store takes no parts below MinPart but the last.
 	Part int64
 	// LengthOnly: an object is not read back where the store tells no digest; then only its length counts.
 	LengthOnly bool
+	// Registrar gives the receipts.
+	Registrar foreign.Registrar
 }
 
 // Driver implements uplink.Driver and uplink.Comparer.
@@ -113,7 +114,7 @@ func reservation(m *attachment.Manifest, s attachment.Session, at address, offse
 
 // begin opens a session. An object that is there already is one of an earlier session, which a rebuilt queue does not know.
 func (d *Driver) begin(ctx context.Context, m *attachment.Manifest) (uplink.Reservation, error) {
-	at := address{bucket: d.o.Store.Bucket, key: d.key(m), part: partSize(d.floor, d.o.Part, m.Length)}
+	at := address{bucket: d.o.Store.Bucket, key: d.o.Key.Path(m), part: partSize(d.floor, d.o.Part, m.Length)}
 	if m.Length <= at.part {
 		if err := ctx.Err(); err != nil {
 			return uplink.Reservation{}, remote.Fail(remote.StepReserve, remote.KindCancelled, context.Cause(ctx))
@@ -135,17 +136,6 @@ func (d *Driver) begin(ctx context.Context, m *attachment.Manifest) (uplink.Rese
 		return uplink.Reservation{}, err
 	}
 	return reservation(m, at.session(id), at, 0), nil
-}
-
-func (d *Driver) key(m *attachment.Manifest) string {
-	parent := m.Parent.ServerID
-	if parent == "" {
-		parent = m.Parent.LocalID.Text
-	}
-	return d.o.Key.Key(objectkey.Facts{
-		ID: string(m.ID), SHA256: m.SHA256.String(), Account: d.o.Account, Device: d.o.Device, Parent: parent,
-		Filename: m.Filename.Text, Captured: m.CapturedAt,
-	})
 }
 
 // confirmed is how many bytes of the session the store holds. Whether they are the right ones is for Verify to say.
@@ -198,13 +188,15 @@ func (d *Driver) Verify(ctx context.Context, m *attachment.Manifest, s attachmen
 	return d.Compare(ctx, m, s, nil)
 }
 
-// Register writes the receipt.
-func (d *Driver) Register(_ context.Context, m *attachment.Manifest, s attachment.Session, v uplink.Verdict) (receipt.Receipt, error) {
+// Register asks the registrar for the receipt.
+func (d *Driver) Register(ctx context.Context, m *attachment.Manifest, s attachment.Session, v uplink.Verdict) (receipt.Receipt, error) {
 	at, err := addressOf(s)
 	if err != nil {
 		return receipt.Receipt{}, unknown(remote.StepRegister, err)
 	}
-	return foreign.Receipt(m, at.mediaID(), d.client.Endpoint().Host+"/"+at.bucket, v, time.Now()), nil
+	return d.o.Registrar.Register(ctx, m, foreign.Found{
+		MediaID: at.mediaID(), Location: at.location(), Server: d.client.Endpoint().Host, Verdict: v,
+	})
 }
 
 // Cancel ends an upload of parts. An object is not deleted: it is evidence, and maybe somebody else's.

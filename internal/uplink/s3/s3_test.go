@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fieldgw/fieldgw/internal/objectkey"
+	"github.com/fieldgw/fieldgw/internal/placement"
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/uplink"
 	"github.com/fieldgw/fieldgw/internal/uplink/s3"
@@ -94,11 +94,11 @@ func (s *store) driver(t *testing.T, change ...func(*s3.Options)) *s3.Driver {
 
 func (s *store) with(t *testing.T, credential remote.Credential, change ...func(*s3.Options)) (*s3.Driver, *remote.Client) {
 	t.Helper()
-	key, err := objectkey.Parse("{account}/{parent}/{date}/{id}-{filename}")
+	key, err := placement.ParseKey(placement.DefaultKey, "plant-7", "tablet-3")
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := s3.Options{Store: s3.Store{Bucket: bucket, Region: "us-east-1"}, Key: key, Account: "plant-7", Device: "tablet-3"}
+	o := s3.Options{Store: s3.Store{Bucket: bucket, Region: "us-east-1"}, Key: key}
 	for _, f := range change {
 		f(&o)
 	}

@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
-	"github.com/fieldgw/fieldgw/internal/objectkey"
 )
 
 const (
@@ -23,7 +22,8 @@ const (
 	maxPart  = 5 << 30
 
 	// whole is the ID of a session without an upload of parts.
-	whole = "put"
+	whole  = "put"
+	maxKey = 1024 // bytes
 	// maxMediaID bounds a receipt's media ID, in bytes.
 	maxMediaID = 255
 )
@@ -45,6 +45,11 @@ func (a address) session(id string) attachment.Session {
 	}).String()}
 }
 
+// location names the object for people and other programs.
+func (a address) location() string {
+	return (&url.URL{Scheme: "s3", Host: a.bucket, Path: "/" + a.key}).String()
+}
+
 // addressOf reads a session's URL. One of another driver is none.
 func addressOf(s attachment.Session) (address, error) {
 	u, err := url.Parse(s.URL)
@@ -54,7 +59,7 @@ func addressOf(s attachment.Session) (address, error) {
 	size, named := strings.CutPrefix(u.RawQuery, "part=")
 	part, err := strconv.ParseInt(size, 10, 64)
 	key := strings.TrimPrefix(u.Path, "/")
-	if !named || err != nil || part < 1 || part > maxPart || key == "" || len(key) > objectkey.Max || !utf8.ValidString(key) {
+	if !named || err != nil || part < 1 || part > maxPart || key == "" || len(key) > maxKey || !utf8.ValidString(key) {
 		return address{}, fmt.Errorf("not an object with parts: part size %.20q, a key of %d bytes", size, len(key))
 	}
 	return address{u.Host, key, part}, nil

@@ -49,7 +49,7 @@ func (d *Driver) addChecksum(ctx context.Context, h http.Header, a uplink.Append
 		if err != nil {
 			return remote.Fail(remote.StepAppend, remote.KindUnread, err)
 		}
-		h.Set("Upload-Checksum", algorithm.name+" "+base64.StdEncoding.EncodeToString(sum.Sum(nil)))
+		h.Set(wire.HeaderUploadChecksum, algorithm.name+" "+base64.StdEncoding.EncodeToString(sum.Sum(nil)))
 		return nil
 	}
 	return nil
@@ -88,11 +88,11 @@ func (d *Driver) readBack(ctx context.Context, m *attachment.Manifest, s attachm
 		resp, err := d.Client.Download(ctx, remote.Request{Step: remote.StepVerify, Method: http.MethodGet, URL: u, Header: h}, got)
 		refusal, refused := errors.AsType[*remote.Error](err)
 		switch {
-		case err == nil:
+		case err == nil && resp.Status != http.StatusNoContent:
 			return got.verdict(resp, m)
 		case errors.Is(err, errTooLong):
 			return uplink.Verdict{}, remote.Fail(remote.StepVerify, remote.KindForeign, err)
-		case !refused || !slices.Contains(unreadable, refusal.Status):
+		case err != nil && !(refused && slices.Contains(unreadable, refusal.Status)):
 			return uplink.Verdict{}, err
 		}
 		if _, err := d.head(ctx, remote.StepVerify, m, s); err != nil {
