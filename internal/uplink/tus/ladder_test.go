@@ -29,7 +29,9 @@ type device struct {
 	rec     *uplinktest.Recorder
 }
 
-func newDevice(t *testing.T, s *server) *device {
+func newDevice(t *testing.T, s *server) *device { return newDeviceOf(t, s, 4*chunk, chunk) }
+
+func newDeviceOf(t *testing.T, s *server, size int, largest int64) *device {
 	t.Helper()
 	network := &uplinktest.Network{}
 	web := &http.Server{Handler: s, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)}
@@ -51,12 +53,12 @@ func newDevice(t *testing.T, s *server) *device {
 		}
 	})
 	up, err := uplink.New(uplink.Options{
-		Driver: tus.New(tus.Options{Client: client, Anonymous: true}), ChunkMax: chunk, ChunkFloor: chunk / 8, Logger: slog.New(slog.DiscardHandler),
+		Driver: tus.New(tus.Options{Client: client, Anonymous: true}), ChunkMax: largest, ChunkFloor: largest / 8, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	content := uplinktest.Content(3, 4*chunk)
+	content := uplinktest.Content(3, size)
 	m := uplinktest.NewManifest(t, content)
 	return &device{s: s, up: up, m: m, content: content, payload: uplinktest.NewPayload(t, content), rec: uplinktest.NewRecorder(m)}
 }
@@ -182,6 +184,9 @@ func TestResumeLadder(t *testing.T) {
 				if !bytes.Equal(s.stored(d.m), d.content) {
 					t.Error("the server stored other bytes")
 				}
+				if moved := int64(2 * len(d.content)); seen.Receipt.Grade == receipt.VerifiedDigest && seen.Moved < moved {
+					t.Errorf("%d bytes were heard of, want those that are read back too: %d", seen.Moved, moved)
+				}
 				if want := c.grade; want == "" && seen.Receipt.Grade != receipt.VerifiedDigest || want != "" && seen.Receipt.Grade != want {
 					t.Errorf("the receipt is worth %s", seen.Receipt.Grade)
 				}
@@ -211,4 +216,25 @@ func gone410(s *server, n int, w http.ResponseWriter, r *http.Request) bool {
 	expired := u != nil && u.length == -1
 	s.mu.Unlock()
 	return expired && says(410, "The file for this url no longer exists")(s, w, r)
+}
+
+// Where much was sent, a session that seems gone is given up only after several deliveries found it so.
+func TestLargeOffsetNeedsProof(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size, large = 10 << 20, 1 << 20
+		s := newServer()
+		s.meddle = on(http.MethodPatch, 10, forget)
+		d := newDeviceOf(t, s, size, large)
+		for failures := range 2 {
+			if e := d.deliver(t, failures); e == nil || !e.Gone() || e.Class != remote.ItemTransient || d.rec.Seen().Losses != 0 {
+				t.Fatalf("delivery %d: %v, %d losses", failures+1, e, d.rec.Seen().Losses)
+			}
+		}
+		if e := d.deliver(t, 2); e != nil {
+			t.Fatal(e)
+		}
+		if seen := d.rec.Seen(); seen.Losses != 1 || !bytes.Equal(s.stored(d.m), d.content) {
+			t.Errorf("%d losses", seen.Losses)
+		}
+	})
 }
