@@ -155,6 +155,9 @@ func TestResumeLadder(t *testing.T) {
 			reply(w, []byte("<html>Welcome to the hotel</html>"))
 			return true
 		}), deliveries: 1},
+		"a download broken twice":             {meddle: brokenDownload(func(*http.Request) {})},
+		"a download broken, no parts given":   {meddle: brokenDownload(func(r *http.Request) { r.Header.Del("Range") })},
+		"a download broken, other part given": {meddle: brokenDownload(func(r *http.Request) { r.Header.Set("Range", "bytes=-100") })},
 		"an endless download": {meddle: on(get, 1, func(_ *server, w http.ResponseWriter, _ *http.Request) bool {
 			reply(w, make([]byte, 5*chunk))
 			return true
@@ -194,6 +197,37 @@ func TestResumeLadder(t *testing.T) {
 		})
 	}
 }
+
+// brokenDownload breaks the first two downloads on the way; ask changes what is asked of the server.
+func brokenDownload(ask func(r *http.Request)) func(*server, int, http.ResponseWriter, *http.Request) bool {
+	return func(s *server, n int, w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodGet || n > 2 {
+			return false
+		}
+		if r.Header.Get("Range") != "" {
+			ask(r)
+		}
+		s.serve(&breaking{w, n * chunk}, r)
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// breaking takes so many bytes and drops the rest.
+type breaking struct {
+	http.ResponseWriter
+	left int
+}
+
+// Write implements io.Writer.
+func (b *breaking) Write(p []byte) (int, error) {
+	if b.left -= len(p); b.left < 0 {
+		return 0, http.NewResponseController(b.ResponseWriter).Flush()
+	}
+	return b.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (b *breaking) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
 // answer200 takes the last append as @uploadx/core does.
 func answer200(s *server, w http.ResponseWriter, r *http.Request) bool {
