@@ -44,6 +44,9 @@ type Append struct {
 	Length int64
 	// Moved, if not nil, hears of bytes as they are taken for sending; it is not called after Stream returned.
 	Moved func(n int64)
+	// Interim, if not nil, hears of interim answers of Resumable Uploads for HTTP: status 104 in the version of this device,
+	// once it asked for them. It must not wait, and is not called after Stream returned. There may be any number of them.
+	Interim func(header http.Header)
 }
 
 // Response is an answer in our protocol with a status that the step accepts.
@@ -113,7 +116,9 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 // KindUnread and wraps the reader's error. A large body waits for the server's agreement (100 Continue), so that a refusal
 // costs no bytes.
 func (c *Client) Stream(ctx context.Context, a Append) (*Response, error) {
-	t := transfer{step: a.Step, method: a.Method, url: a.URL, header: a.Header, stream: true, length: a.Length}
+	t := transfer{
+		step: a.Step, method: a.Method, url: a.URL, header: a.Header, stream: true, length: a.Length, interim: a.Interim,
+	}
 	if a.Length > 0 {
 		t.body = func() *sending { return newSending(a.Body(), a.Length, a.Moved) }
 	}
@@ -153,6 +158,7 @@ type transfer struct {
 	length      int64
 	sink        io.Writer // takes the body of an accepted answer
 	answered    func(status int, header http.Header)
+	interim     func(http.Header)
 	stream      bool // payload: never repeated, and on a connection of its own
 }
 
@@ -192,15 +198,18 @@ var patient = []Step{StepAppend, StepVerify, StepRegister}
 
 // attempt sends once, apart from the quick repetition of a call. The body's readers are out of use when it returns.
 func (c *Client) attempt(ctx context.Context, t transfer, token string) (*Response, *Error) {
-	w := &watch{idle: c.idle, answer: c.answer, patient: slices.Contains(patient, t.step)}
 	planes, err := c.network.ready()
 	if err != nil {
 		return nil, Fail(t.step, KindCertificate, err)
 	}
+	var bodies bodies
+	w := &watch{idle: c.idle, answer: c.answer, patient: slices.Contains(patient, t.step), ended: bodies.wake}
+	bodies.taken = w.moved
 	watching := w.start(ctx)
 	defer w.stop()
-	bodies := bodies{taken: w.moved}
 	defer bodies.end()
+	watching, deafen := listen(watching, t.interim)
+	defer deafen()
 
 	req, err := c.build(watching, t, token, &bodies)
 	if err != nil {

@@ -121,5 +121,9 @@ func (p *Protocol) authorize(text string) string {
 	return "Bearer " + text
 }
 
+// CodeFinal is the code of a refusal by which the server has done with a session, though bytes of it arrived. No server sends
+// this text: a Protocol finds it out.
+const CodeFinal wire.Code = "final"
+
 // ErrBadCredential is returned when a credential's text cannot be one of the protocol.
 var ErrBadCredential = errors.New("not a usable credential")

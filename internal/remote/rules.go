@@ -156,6 +156,8 @@ var rules = []rule{
 	{codes: []wire.Code{wire.CodeParentPolicy}, is: attention(attachment.NeedsParentPolicy)},
 	{codes: []wire.Code{wire.CodeAppendLimit}, smallest: true, is: attention(attachment.NeedsRefused)},
 	{steps: []Step{StepAppend}, codes: []wire.Code{wire.CodeAppendLimit}, is: smaller},
+	{codes: []wire.Code{CodeFinal}, from: 500, to: 599, is: serverFails},
+	{codes: []wire.Code{CodeFinal}, is: refused},
 	{codes: []wire.Code{wire.CodeOffsetMismatch}, is: outOfStep},
 	{codes: []wire.Code{wire.CodeBusy}, is: lockedOut},
 	{codes: []wire.Code{wire.CodeNotVerified, wire.CodeDigestMismatch}, is: gone},

@@ -19,6 +19,7 @@ import (
 // the server may have to read what it stored.
 type watch struct {
 	cancel       context.CancelCauseFunc
+	ended        func() // hears of a connection that was closed under the request
 	idle, answer time.Duration
 	patient      bool
 	began        time.Time

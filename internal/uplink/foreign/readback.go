@@ -36,9 +36,6 @@ type Content struct {
 	Answer *remote.Response // the last one
 }
 
-// ErrTooLong is returned when more came back than was sent: it is something else.
-var ErrTooLong = fmt.Errorf("%w: more came back than was sent", remote.ErrForeign)
-
 // Read sends a GET, whose URL is set, until the whole of m's bytes came back. Bytes are told to uplink.Progress. Every error is a
 // *remote.Error, or wraps ErrTooLong.
 func (r *Readings) Read(ctx context.Context, c *remote.Client, get remote.Request, m *attachment.Manifest) (Content, error) {

@@ -8,12 +8,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
-	"net/url"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/remote"
@@ -181,17 +178,4 @@ func metadata(m *attachment.Manifest) string {
 		}
 	}
 	return strings.Join(pairs, ",")
-}
-
-// maxID is how long a receipt's names may be, in bytes.
-const maxID = 255
-
-// sessionID is a short name for an upload: the last part of its address, or else a digest of it.
-func sessionID(u *url.URL) string {
-	id := path.Base(u.Path)
-	if u.RawQuery == "" && id != "." && id != "/" && len(id) <= maxID && utf8.ValidString(id) && attachment.Printable(id) == id {
-		return id
-	}
-	sum := sha256.Sum256([]byte(u.String()))
-	return hex.EncodeToString(sum[:16])
 }

@@ -17,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/receipt"
@@ -33,6 +32,8 @@ type Options struct {
 	Client *remote.Client
 	// LengthOnly: what was stored is not read back.
 	LengthOnly bool
+	// Registrar gives the receipts.
+	Registrar foreign.Registrar
 	// Anonymous: there is no credential, so that a 403 is not about one.
 	Anonymous bool
 }
@@ -91,7 +92,7 @@ func (d *Driver) create(ctx context.Context, m *attachment.Manifest) (uplink.Res
 	if err != nil {
 		return uplink.Reservation{}, resp.Foreign(fmt.Errorf("address of the new upload: %w", err))
 	}
-	s := attachment.Session{ID: sessionID(u), URL: u.String()}
+	s := attachment.Session{ID: foreign.SessionID(u), URL: u.String()}
 	res := uplink.Reservation{Session: s, MediaID: s.ID, BytesNeeded: true}
 	if resp.Header.Get(wire.HeaderUploadOffset) != "" { // the server may have known the file already
 		res.Offset, err = offsetIn(resp)
@@ -124,9 +125,9 @@ func (d *Driver) Append(ctx context.Context, a uplink.Append) (int64, error) {
 	return offsetIn(resp)
 }
 
-// Register writes the receipt.
-func (d *Driver) Register(_ context.Context, m *attachment.Manifest, s attachment.Session, v uplink.Verdict) (receipt.Receipt, error) {
-	return foreign.Receipt(m, s.ID, d.Client.Endpoint().Host, v, time.Now()), nil
+// Register asks the registrar for the receipt.
+func (d *Driver) Register(ctx context.Context, m *attachment.Manifest, s attachment.Session, v uplink.Verdict) (receipt.Receipt, error) {
+	return d.Registrar.Register(ctx, m, foreign.Found{MediaID: s.ID, Location: s.URL, Server: d.Client.Endpoint().Host, Verdict: v})
 }
 
 // Cancel is DELETE of the upload (tus 1.0.0, Termination). What lies at another server than today's is not reached.
