@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -41,6 +42,8 @@ type peer struct {
 	// foreign is its process; nil for fieldgw-server, with the path of the endpoint there.
 	foreign *rig.Foreign
 	path    string
+	// front is a proxy in front of fieldgw-server; nil for none.
+	front func(ctx context.Context, r *rig.Rig, addr string) (*exec.Cmd, error)
 	// driver speaks to it, for the conformance suite; nil where that is run elsewhere.
 	driver func(c *remote.Client) uplink.Driver
 	// protocol is the driver's.

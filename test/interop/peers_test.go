@@ -13,7 +13,7 @@ import (
 
 // peers are the servers, with our own for comparison.
 var peers = []peer{
-	fieldgwServer, fieldgwTus, tusd, tusNode, uploadx, versitygw,
+	fieldgwServer, nginxStreams, nginxBuffers, apache, lighttpd, fieldgwTus, tusd, tusdLength, tusNode, uploadx, versitygw,
 }
 
 var fieldgwServer = peer{

@@ -79,7 +79,7 @@ func (c *campaign) start() {
 	})
 	lines, err := c.peer.config(dir)
 	c.must("configure", err)
-	c.r, err = rig.New(c.t.Context(), rig.Options{Dir: dir, Bin: bin, Uplink: lines, Foreign: c.peer.foreign, EndpointPath: c.peer.path, Retry: "200ms-400ms"})
+	c.r, err = rig.New(c.t.Context(), rig.Options{Dir: dir, Bin: bin, Uplink: lines, Foreign: c.peer.foreign, EndpointPath: c.peer.path, Front: c.peer.front, Retry: "200ms-400ms"})
 	if c.r != nil {
 		c.t.Cleanup(c.close)
 	}

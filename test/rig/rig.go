@@ -52,6 +52,8 @@ type Options struct {
 	EndpointPath string
 	// Foreign is a server in the place of fieldgw-server; nil for none. The rig cannot ask it anything.
 	Foreign *Foreign
+	// Front makes the process of a proxy between link and server, which listens on addr; nil for none. It is started once.
+	Front func(ctx context.Context, r *Rig, addr string) (*exec.Cmd, error)
 }
 
 // Rig is a server, a link and a device.
@@ -60,6 +62,7 @@ type Rig struct {
 	Link *linkproxy.Proxy
 
 	server, daemon *Process
+	front          *Process
 	serverAddr     string
 	stopLink       context.CancelFunc
 	linkDone       chan error
@@ -91,7 +94,14 @@ func New(ctx context.Context, o Options) (*Rig, error) {
 		return nil, err
 	}
 	r.serverAddr = fmt.Sprintf("127.0.0.1:%d", port)
-	if r.Link, err = linkproxy.New(linkproxy.Options{Target: r.serverAddr}); err != nil {
+	target := r.serverAddr
+	if r.Front != nil {
+		if port, err = freePort(); err != nil {
+			return nil, err
+		}
+		target = fmt.Sprintf("127.0.0.1:%d", port)
+	}
+	if r.Link, err = linkproxy.New(linkproxy.Options{Target: target}); err != nil {
 		return nil, err
 	}
 	linkCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -100,7 +110,14 @@ func New(ctx context.Context, o Options) (*Rig, error) {
 	if err := r.WriteConfig(""); err != nil {
 		return nil, err
 	}
-	return r, r.StartServer(ctx)
+	if err := r.StartServer(ctx); err != nil || r.Front == nil {
+		return r, err
+	}
+	cmd, err := r.Front(ctx, r, target)
+	if err == nil {
+		r.front, err = r.launch(ctx, "front", cmd, func() (bool, error) { return listening(target) })
+	}
+	return r, err
 }
 
 // Twin is a second device with a copy of this one's state directory, on the same link to the same server. Its daemon is a
@@ -243,6 +260,9 @@ func (r *Rig) Close() error {
 		} else {
 			errs = append(errs, p.Kill()) // how it ends is its own matter
 		}
+	}
+	if p := r.front; p != nil && p.Running() {
+		errs = append(errs, p.Kill())
 	}
 	if r.stopLink != nil { // a twin's link is not its own
 		r.stopLink()

@@ -8,12 +8,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
-	"net/url"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/remote"
@@ -30,7 +27,7 @@ func Protocol() *remote.Protocol {
 			remote.StepReserve: {200, 201}, // 200: @uploadx/core, to a file of no bytes
 			remote.StepOffset:  {200, 204},
 			remote.StepAppend:  {200, 204},
-			remote.StepVerify:  {200, 204},
+			remote.StepVerify:  {200, 204, 206},
 			remote.StepCancel:  {200, 204, 404, 410},
 		},
 		Problem: problem,
@@ -51,7 +48,7 @@ func ours(_ remote.Step, resp *http.Response) bool {
 		method = resp.Request.Method
 	}
 	switch {
-	case method == http.MethodGet && (resp.StatusCode == http.StatusOK || slices.Contains(unreadable, resp.StatusCode)):
+	case method == http.MethodGet && (resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusPartialContent || slices.Contains(unreadable, resp.StatusCode)):
 		return true
 	case method == http.MethodOptions || resp.StatusCode == http.StatusPreconditionFailed:
 		return resp.Header.Get(wire.HeaderTusResumable) != "" || resp.Header.Get(wire.HeaderTusVersion) != ""
@@ -181,17 +178,4 @@ func metadata(m *attachment.Manifest) string {
 		}
 	}
 	return strings.Join(pairs, ",")
-}
-
-// maxID is how long a receipt's names may be, in bytes.
-const maxID = 255
-
-// sessionID is a short name for an upload: the last part of its address, or else a digest of it.
-func sessionID(u *url.URL) string {
-	id := path.Base(u.Path)
-	if u.RawQuery == "" && id != "." && id != "/" && len(id) <= maxID && utf8.ValidString(id) && attachment.Printable(id) == id {
-		return id
-	}
-	sum := sha256.Sum256([]byte(u.String()))
-	return hex.EncodeToString(sum[:16])
 }

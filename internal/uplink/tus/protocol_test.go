@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fieldgw/fieldgw/internal/remote"
+	"github.com/fieldgw/fieldgw/internal/uplink/foreign"
 )
 
 func TestDigestIn(t *testing.T) {
@@ -44,7 +45,7 @@ func FuzzAnswers(f *testing.F) {
 			t.Errorf("digest %q", sum)
 		}
 		if u, err := url.Parse(location); err == nil {
-			if id := sessionID(u); id == "" || len(id) > maxID || !utf8.ValidString(id) || strings.ContainsAny(id, "/\n") {
+			if id := foreign.SessionID(u); id == "" || len(id) > 255 || !utf8.ValidString(id) || strings.ContainsAny(id, "/\n") {
 				t.Errorf("%q: the upload is called %q", location, id)
 			}
 		}

@@ -44,6 +44,7 @@ type Driver struct {
 	// checksums: appends carry a digest where the server checks it. TLS does that already, and without one the beginning of
 	// an append that breaks off is kept.
 	checksums bool
+	readings  foreign.Readings
 
 	mu    sync.Mutex
 	known *features // nil until the server was asked
@@ -91,7 +92,7 @@ func (d *Driver) create(ctx context.Context, m *attachment.Manifest) (uplink.Res
 	if err != nil {
 		return uplink.Reservation{}, resp.Foreign(fmt.Errorf("address of the new upload: %w", err))
 	}
-	s := attachment.Session{ID: sessionID(u), URL: u.String()}
+	s := attachment.Session{ID: foreign.SessionID(u), URL: u.String()}
 	res := uplink.Reservation{Session: s, MediaID: s.ID, BytesNeeded: true}
 	if resp.Header.Get(wire.HeaderUploadOffset) != "" { // the server may have known the file already
 		res.Offset, err = offsetIn(resp)
