@@ -20,6 +20,7 @@ APT           := DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeou
 
 # Servers of other hands, for make interop.
 TUSD        := github.com/tus/tusd/v2/cmd/tusd@v2.9.1
+VERSITYGW   := github.com/versity/versitygw/cmd/versitygw@v1.8.0
 TUS_MODULES := @tus/server@2.4.5 @tus/file-store@2.1.1 @uploadx/core@7.0.3
 
 INTERNAL = github.com/fieldgw/fieldgw/internal
@@ -92,6 +93,9 @@ interop: needs ## send to servers of other hands, killed and cut ten times (SEED
 	dir=$$PWD/build/interop
 	if [ ! -x "$$dir/tusd" ]; then
 		GOBIN="$$dir" CGO_ENABLED=0 $(GO) install -ldflags '-s -w' $(TUSD) || echo "tusd could not be installed"
+	fi
+	if [ ! -x "$$dir/versitygw" ]; then
+		GOBIN="$$dir" CGO_ENABLED=0 $(GO) install -ldflags '-s -w' $(VERSITYGW) || echo "versitygw could not be installed"
 	fi
 	if [ ! -d "$$dir/node_modules/@tus/server" ] && command -v npm >/dev/null; then
 		npm install --prefix "$$dir" --no-audit --no-fund $(TUS_MODULES) || echo "the tus servers of npm could not be installed"
