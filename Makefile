@@ -4,7 +4,7 @@
 .ONESHELL:
 .SHELLFLAGS   := -euc
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check fuzz sim gate killsweep powercut watchcost linkbench clean needs
+.PHONY: help build demo test check fuzz sim gate killsweep powercut watchcost linkbench interop clean needs
 
 GO       ?= go
 GO_MIN   := 1.26
@@ -17,6 +17,11 @@ WORLDS   ?= 5000
 TEST_PACKAGES := gcc libc6-dev poppler-utils qpdf strace xfsprogs e2fsprogs btrfs-progs rsync git zip unzip openssh-client \
                  openssh-sftp-server python3-tuspy
 APT           := DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300
+
+# Servers of other hands, for make interop.
+TUSD        := github.com/tus/tusd/v2/cmd/tusd@v2.9.1
+VERSITYGW   := github.com/versity/versitygw/cmd/versitygw@v1.8.0
+TUS_MODULES := @tus/server@2.4.5 @tus/file-store@2.1.1 @uploadx/core@7.0.3
 
 INTERNAL = github.com/fieldgw/fieldgw/internal
 VERSION  = $(shell git describe --always --dirty 2>/dev/null)
@@ -82,6 +87,20 @@ watchcost: needs ## measure the idle daemon over 10,000 directories for 5 minute
 
 linkbench: needs ## measure the share of bad links that a transfer uses, beside curl's (about 15 minutes)
 	@$(GO) run ./test/linkbench
+
+interop: needs ## send to servers of other hands, killed and cut ten times (SEED=…); installs them into build/interop
+	@mkdir -p build/interop
+	dir=$$PWD/build/interop
+	if [ ! -x "$$dir/tusd" ]; then
+		GOBIN="$$dir" CGO_ENABLED=0 $(GO) install -ldflags '-s -w' $(TUSD) || echo "tusd could not be installed"
+	fi
+	if [ ! -x "$$dir/versitygw" ]; then
+		GOBIN="$$dir" CGO_ENABLED=0 $(GO) install -ldflags '-s -w' $(VERSITYGW) || echo "versitygw could not be installed"
+	fi
+	if [ ! -d "$$dir/node_modules/@tus/server" ] && command -v npm >/dev/null; then
+		npm install --prefix "$$dir" --no-audit --no-fund $(TUS_MODULES) || echo "the tus servers of npm could not be installed"
+	fi
+	$(GO) test -count=1 -timeout 2h -v ./test/interop -interop.size 300000000 -interop.faults 10 $${SEED:+-interop.seed=$$SEED}
 
 sim: needs ## simulate WORLDS (5000) of device, link and server, and as many histories of the queue
 	@$(GO) test -timeout 4h ./internal/daemon -run 'TestSim$$' -sim.seeds $(WORLDS)

@@ -51,11 +51,11 @@ func TestOnlyReceiptsAndDecisionsEndEvidence(t *testing.T) {
 					continue
 				}
 				leaves := from.Undelivered() && !to.Undelivered()
-				allowed := event == EventRegistered || event == EventDiscarded || event == EventCancelled
+				allowed := event == EventRegistered || event == EventAccepted || event == EventDiscarded || event == EventCancelled
 				if leaves && !allowed {
 					t.Errorf("%s takes undelivered %s to %s", event, from, to)
 				}
-				if to == Reconciled && from != Reconciled && event != EventRegistered {
+				if to == Reconciled && from != Reconciled && event != EventRegistered && event != EventAccepted {
 					t.Errorf("%s makes %s reconciled without a receipt", event, from)
 				}
 				if event == EventDiscarded && from != Attention && from != Review {

@@ -42,6 +42,7 @@ const (
 	HoldDeviceFull         Code = "device_full"
 	HoldOutsideWindow      Code = "outside_window"
 	HoldClockUnset         Code = "clock_unset"
+	HoldGrade              Code = "receipt_grade"
 )
 
 // Reasons that need a person.

@@ -41,7 +41,7 @@ func (m *Manifest) Condition() Condition {
 	case Uploading:
 		return ShownUploading
 	case Uploaded:
-		if m.Delivery.Grade != "" {
+		if m.Sent() {
 			return ShownSent
 		}
 		return ShownUploaded

@@ -111,7 +111,7 @@ type Delivery struct {
 	Wait      time.Duration `json:"wait_ns,omitempty"`
 	// ErrorCode is the reason of the last failure; its text lives apart.
 	ErrorCode Code `json:"error_code,omitempty"`
-	// Grade and RegisteredAt come from the receipt.
+	// Grade and RegisteredAt come from the receipt. A grade in the state uploaded is one that is not delivery.
 	Grade        string    `json:"grade,omitempty"`
 	RegisteredAt time.Time `json:"registered_at,omitzero"`
 }
@@ -185,8 +185,12 @@ const (
 // Facts returns the durable facts that a decision's end is computed from.
 func (m *Manifest) Facts() Facts { return Facts{Verified: m.Delivery.Verified, Prepared: m.Prepared} }
 
-// Due reports whether the dispatcher has something to do for this attachment, now or later.
-func (m *Manifest) Due() bool { return m.State.Sendable() && !m.Paused }
+// Due reports whether the dispatcher has something to do for this attachment, now or later. What was sent and got a receipt
+// that is not delivery waits for a person.
+func (m *Manifest) Due() bool { return m.State.Sendable() && !m.Paused && !m.Sent() }
+
+// Sent reports whether the server has every byte and gave a receipt that is not delivery.
+func (m *Manifest) Sent() bool { return m.State == Uploaded && m.Delivery.Grade != "" }
 
 // Retryable reports whether a person may have it tried again. Half a file must not be delivered as the evidence it was to be.
 func (m *Manifest) Retryable() bool { return m.Problem == nil || m.Problem.Code != NeedsDamagedEarly }

@@ -15,7 +15,7 @@ const (
 	Uploading State = "uploading"
 	// Uploaded: the server holds and verified every byte; registration is outstanding.
 	Uploaded State = "uploaded"
-	// Reconciled: a delivered-grade receipt is recorded. With Released after it, the only state that is shown as delivered.
+	// Reconciled: a receipt of delivered or accepted grade is recorded. With Released after it, the only state that is shown as delivered.
 	Reconciled State = "reconciled"
 	// Released: the local copy is gone, by retention after delivery or by a person's decision.
 	Released State = "released"
@@ -63,7 +63,9 @@ const (
 	EventFailed        Event = "failed"           // an attempt failed and is charged to the item
 	EventLost          Event = "lost"             // the server lost the session or the bytes; start from byte zero
 	EventVerified      Event = "verified"         // the server's own length and digest equal ours
+	EventSent          Event = "sent"             // a receipt arrived whose grade is not delivery; kept, and not tried again
 	EventRegistered    Event = "registered"       // a delivered-grade receipt arrived
+	EventAccepted      Event = "accepted"         // a person's setting lets a receipt of a lower grade count as delivery
 	EventAttention     Event = "attention_raised" // a person is needed
 	EventReview        Event = "review_opened"    // parent deleted here with evidence pending
 	EventRetried       Event = "retried"          // a person says: try again now
@@ -86,7 +88,7 @@ const (
 func Events() []Event {
 	return []Event{
 		EventAdopted, EventPrepared, EventSessionOpened, EventInterrupted, EventFailed, EventLost, EventVerified,
-		EventRegistered, EventAttention, EventReview, EventRetried, EventKept, EventDiscarded, EventReleased,
+		EventSent, EventRegistered, EventAccepted, EventAttention, EventReview, EventRetried, EventKept, EventDiscarded, EventReleased,
 		EventCancelled, EventPaused, EventResumed, EventBound, EventRescheduled, EventRestored, EventSourceGone, EventSourceKept,
 		EventSeenAgain, EventPrioritized,
 	}
@@ -115,6 +117,8 @@ var transitions = map[Event]map[State]State{
 	EventFailed:        {Ready: Ready, Uploading: Ready, Uploaded: Uploaded},
 	EventLost:          {Ready: Ready, Uploading: Ready, Uploaded: Ready},
 	EventVerified:      {Ready: Uploaded, Uploading: Uploaded, Uploaded: Uploaded},
+	EventSent:          {Uploaded: same},
+	EventAccepted:      {Uploaded: Reconciled},
 	EventRegistered:    {Uploaded: Reconciled, Attention: Reconciled, Review: Reconciled},
 	EventAttention:     {Captured: Attention, Ready: Attention, Uploading: Attention, Uploaded: Attention},
 	EventReview:        {Captured: Review, Ready: Review, Uploading: Review, Uploaded: Review},

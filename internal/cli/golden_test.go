@@ -50,7 +50,7 @@ func TestWaiting(t *testing.T) {
 	uploaded := file(7, "uploaded.jpg", 1_000, attachment.Uploaded, time.Minute)
 	uploaded.Manifest.Delivery.Verified = true
 	g.Add(uploaded)
-	sent := file(5, "sent.jpg", 999, attachment.Uploaded, time.Minute)
+	sent := waiting(file(5, "sent.jpg", 999, attachment.Uploaded, time.Minute), attachment.HoldGrade)
 	sent.Manifest.Delivery.Grade, sent.Manifest.Delivery.Verified = "verified-digest", true
 	sent.Confirmed = ptr(int64(999))
 	sent.Manifest.Parent = attachment.Parent{}

@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/fieldgw/fieldgw/internal/receipt"
 )
 
 // Version is the one configuration format this program reads (key version).
@@ -83,7 +85,15 @@ type Uplink struct {
 	Windows         []Window  `toml:"windows"`        // when files may be sent; empty: always
 	IdleTimeout     Duration  `toml:"idle_timeout"`   // longest time without a byte moving
 	AnswerTimeout   Duration  `toml:"answer_timeout"` // longest wait for the answer after the last byte
-	Retry           Retry     `toml:"retry"`
+	// AcceptGrade is the least that a receipt must be worth to count as delivery.
+	AcceptGrade AcceptGrade `toml:"accept_grade"`
+	Verify      Verify      `toml:"verify"`  // what is asked of a server that says no digest of its own
+	Webhook     string      `toml:"webhook"` // URL by the rules of Endpoint that hears of what was sent; empty: none
+	// WebhookCredential is the path of a file with a token or user:password; empty: the webhook asks for none.
+	WebhookCredential string `toml:"webhook_credential"`
+	Retry             Retry  `toml:"retry"`
+	HTTP              HTTP   `toml:"http"`
+	S3                S3     `toml:"s3"`
 }
 
 // Identified reports whether there is something that a server can know the device by.
@@ -180,17 +190,54 @@ func (r *Repeated) UnmarshalText(text []byte) error {
 // Driver names the protocol spoken to the server.
 type Driver string
 
-// DriverFieldgw speaks to fieldgw-server.
-const DriverFieldgw Driver = "fieldgw"
+// The drivers.
+const (
+	DriverFieldgw Driver = "fieldgw" // fieldgw-server
+	DriverTus     Driver = "tus"     // any server of tus 1.0.0
+)
 
 // Names reports whether the driver's credential names account and device. Another's only opens a door.
 func (d Driver) Names() bool { return d == DriverFieldgw }
 
 // Drivers lists the drivers that there are.
-func Drivers() []Driver { return []Driver{DriverFieldgw} }
+func Drivers() []Driver { return []Driver{DriverFieldgw, DriverTus, DriverS3, DriverHTTP} }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (d *Driver) UnmarshalText(text []byte) error { return setWord(d, text, Drivers()...) }
+
+// AcceptGrade is the least grade of a receipt that counts as delivery; the words are those of package receipt.
+type AcceptGrade string
+
+// The grades that may be asked for.
+const (
+	AcceptRegistered     AcceptGrade = "registered"      // a server registered the attachment
+	AcceptVerifiedDigest AcceptGrade = "verified-digest" // the digest was read back from the server, which registered nothing
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler. A length is refused with its reason: it proves nothing about the bytes.
+func (g *AcceptGrade) UnmarshalText(text []byte) error {
+	if string(text) == string(receipt.LengthOnly) {
+		return &valueError{
+			msg:  quote(string(text)) + " can never count as delivery: bytes of the right length may be any bytes",
+			hint: "use a server that tells a digest, or one whose bytes can be read back",
+		}
+	}
+	return setWord(g, text, AcceptRegistered, AcceptVerifiedDigest)
+}
+
+// Verify says how much is asked of a server that knows no registrations before bytes count as sent.
+type Verify string
+
+// The ways of verifying.
+const (
+	VerifyDigest Verify = "digest" // its digest of the stored bytes, or the bytes read back where it says none
+	VerifyLength Verify = "length" // their number alone; nothing is read back
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (v *Verify) UnmarshalText(text []byte) error {
+	return setWord(v, text, VerifyDigest, VerifyLength)
+}
 
 // LogLevel is the least severity that is logged.
 type LogLevel string

@@ -47,6 +47,10 @@ func Default(env func(string) string) *Config {
 			Windows:       []Window{},
 			IdleTimeout:   Duration(30 * time.Second),
 			AnswerTimeout: Duration(5 * time.Minute),
+			AcceptGrade:   AcceptRegistered,
+			Verify:        VerifyDigest,
+			HTTP:          defaultHTTP(),
+			S3:            defaultS3(),
 			Retry: Retry{
 				First:  DurationRange{Duration(15 * time.Second), Duration(45 * time.Second)},
 				Second: DurationRange{Duration(time.Minute), Duration(3 * time.Minute)},

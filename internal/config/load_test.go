@@ -60,7 +60,9 @@ func TestDefaults(t *testing.T) {
 		Storage:  Storage{WarnFree: 67108864, Reserve: 33554432, StagingGrace: Duration(time.Hour)},
 		Uplink: Uplink{
 			Driver: "fieldgw", Account: "local", ChunkSize: ChunkSize{Auto: true, Max: 8388608}, Workers: 4, Small: 1048576, Windows: []Window{},
-			IdleTimeout: Duration(30 * time.Second), AnswerTimeout: Duration(300 * time.Second),
+			IdleTimeout: Duration(30 * time.Second), AnswerTimeout: Duration(300 * time.Second), AcceptGrade: "registered", Verify: "digest",
+			HTTP: HTTP{"PUT", "{parent}/{date}/{id}-{filename}"},
+			S3:   S3{Region: "us-east-1", Key: "{account}/{parent}/{date}/{id}-{filename}", Addressing: "auto"},
 			Retry: Retry{
 				First:  DurationRange{Duration(15 * time.Second), Duration(45 * time.Second)},
 				Second: DurationRange{Duration(60 * time.Second), Duration(180 * time.Second)},
@@ -97,7 +99,7 @@ warn_free = "1GiB"
 reserve = "0"
 staging_grace = "2h"
 [uplink]
-driver = "fieldgw"
+driver = "http"
 account = "plant-7"
 endpoint = "https://h.example:8443/base"
 credential = "/c"
@@ -109,6 +111,12 @@ rate_limit = "500kB/s"
 windows = ["mon-fri 18:00-06:00", "sun 00:00-24:00"]
 idle_timeout = "10s"
 answer_timeout = "1m"
+accept_grade = "verified-digest"
+webhook = "https://hook.example/take"
+webhook_credential = "/hook"
+http = { method = "POST", path = "{id}" }
+verify = "length"
+s3 = { bucket = "evidence", region = "eu-central-1", key = "{sha256}", addressing = "virtual" }
 retry = { first = "1s-2s", second = "2s-2s", third = "3s-4s", cap = "5s-6s" }
 [control]
 socket = "/x/s.sock"
@@ -141,12 +149,14 @@ format = "journal"
 		},
 		Storage: Storage{WarnFree: 1 << 30, StagingGrace: s(7200)},
 		Uplink: Uplink{
-			Driver: DriverFieldgw, Endpoint: "https://h.example:8443/base", Account: "plant-7", Credential: "/c", CAFile: "/ca",
+			Driver: DriverHTTP, Endpoint: "https://h.example:8443/base", Account: "plant-7", Credential: "/c", CAFile: "/ca",
+			AcceptGrade: AcceptVerifiedDigest, Webhook: "https://hook.example/take", WebhookCredential: "/hook", HTTP: HTTP{HTTPPost, "{id}"},
 			ChunkSize: ChunkSize{Max: 512 << 10}, Workers: 16, Small: 64 << 10, RateLimit: 500_000, Windows: []Window{
 				{policy.Window{Days: [7]bool{1: true, 2: true, 3: true, 4: true, 5: true}, From: 18 * 60, To: 6 * 60}},
 				{policy.Window{Days: [7]bool{0: true}, To: 24 * 60}},
 			},
-			IdleTimeout: s(10), AnswerTimeout: s(60),
+			IdleTimeout: s(10), AnswerTimeout: s(60), Verify: VerifyLength,
+			S3:    S3{Bucket: "evidence", Region: "eu-central-1", Key: "{sha256}", Addressing: AddressingVirtual},
 			Retry: Retry{DurationRange{s(1), s(2)}, DurationRange{s(2), s(2)}, DurationRange{s(3), s(4)}, DurationRange{s(5), s(6)}},
 		},
 		Control: Control{Socket: "/x/s.sock"},

@@ -38,6 +38,7 @@ func (l *loader) validate(c *Config) {
 	l.validateWatches(c)
 	l.validateStorage(c.Storage)
 	l.validateUplink(c.Uplink)
+	l.validateS3(c.Uplink, c.Device.ID)
 	l.validateControl(c.Control)
 }
 
@@ -225,6 +226,7 @@ func (l *loader) validateUplink(u Uplink) {
 	l.checkSpan("uplink.idle_timeout", u.IdleTimeout, 100*time.Millisecond, time.Hour)
 	l.checkSpan("uplink.answer_timeout", u.AnswerTimeout, 100*time.Millisecond, time.Hour)
 	l.validateRetry(u.Retry)
+	l.validateForeign(u)
 }
 
 // checkSmall demands a power of two: the queue sorts by those.

@@ -88,6 +88,7 @@ var triggers = map[attachment.Code]string{
 	attachment.HoldQueued:             TriggerTurn,
 	attachment.HoldBackoff:            TriggerTime,
 	attachment.HoldPaused:             TriggerPerson,
+	attachment.HoldGrade:              TriggerPerson,
 	attachment.HoldChannelPaused:      TriggerPerson,
 	attachment.HoldNotConfigured:      TriggerConfiguration,
 	attachment.HoldOffline:            TriggerNetwork,

@@ -90,6 +90,9 @@ func (s *session) item(e queue.Entry) control.Item {
 		confirmed := e.Confirmed
 		i.ConfirmedBytes = &confirmed
 	}
+	if m.State.Sendable() && m.State != attachment.Uploaded && s.dispatcher.restarts() {
+		i.Restarts, i.ConfirmedBytes = true, nil
+	}
 	if m.State == attachment.Reconciled {
 		at := m.Delivery.RegisteredAt.UTC()
 		i.DeliveredAt = &at
@@ -130,6 +133,8 @@ func (s *session) why(e queue.Entry) *control.Waiting {
 		return nil
 	case m.Awaiting():
 		return s.awaiting(m)
+	case m.Sent():
+		return control.Why(attachment.HoldGrade, m.ID, m.Delivery.RegisteredAt.UTC())
 	}
 	if w := s.channelWaiting(m.Priority >= attachment.PriorityFront); w != nil {
 		return w

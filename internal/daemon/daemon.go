@@ -156,7 +156,7 @@ func (s *session) recover(ctx context.Context) error {
 		return fmt.Errorf("recover the spool: %w", err)
 	}
 	logReport(s.log, "recovered", report, time.Since(started))
-	return nil
+	return s.acceptSent(ctx)
 }
 
 // drainTimeout bounds how long workers may take to record where they stopped.

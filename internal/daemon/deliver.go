@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -56,9 +55,6 @@ func (d *dispatcher) deliver(c *queue.Claim, b *beat) error {
 	started := time.Now()
 	err = d.uplink.Deliver(c.Context(), m, c.Confirmed, source, gate{d, c}, r)
 	d.measure(r.moved, time.Since(started))
-	if err != nil && r.refused != nil {
-		err = r.refused
-	}
 	if p != nil {
 		err = errors.Join(err, p.Close())
 	}
@@ -144,8 +140,6 @@ type recorder struct {
 	m     *attachment.Manifest
 	beat  *beat
 	moved int64
-	// refused is why a receipt was not accepted.
-	refused error
 }
 
 // SessionOpened makes the session durable before its first byte is sent.
@@ -186,29 +180,13 @@ func (r *recorder) Verified(ctx context.Context, mediaID string) error {
 	return nil
 }
 
-// Registered makes the receipt durable as a file (R1), records the delivery (R2), and moves the payload to the delivered
-// copies (R3). After R2 the attachment is delivered; a failure of R3 is finished at the next start.
+// Registered keeps the receipt.
 func (r *recorder) Registered(ctx context.Context, rec receipt.Receipt) error {
 	r.beat.now()
-	if !rec.Grade.Delivered() {
-		r.refused = fmt.Errorf("receipt of grade %s: %w", rec.Grade, receipt.ErrMismatch)
-		return r.refused
-	}
-	data, err := json.Marshal(rec)
-	if err != nil {
-		return err
-	}
-	if err := r.d.spool.WriteReceipt(r.m.ID, data); err != nil {
-		return err
-	}
-	if err := r.d.queue.Registered(ctx, rec); err != nil {
+	if err := r.d.keepReceipt(ctx, rec); err != nil {
 		return err
 	}
 	r.d.success(ctx)
-	if err := r.d.spool.Deliver(r.m.ID); err != nil {
-		r.d.log.Error("a delivered payload could not be moved; the next start finishes it",
-			slog.String(logging.KeyAttachment, string(r.m.ID)), slog.Any(logging.KeyErr, err))
-	}
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/clock"
+	"github.com/fieldgw/fieldgw/internal/config"
 	"github.com/fieldgw/fieldgw/internal/logging"
 	"github.com/fieldgw/fieldgw/internal/policy"
 	"github.com/fieldgw/fieldgw/internal/queue"
@@ -35,6 +36,7 @@ type dispatcher struct {
 	workers  int
 	traffic  *traffic
 	windows  policy.Windows
+	accept   config.AcceptGrade
 	rnd      func() float64
 	wake     chan struct{}
 	// broken is why there is no uplink although one is configured.
@@ -68,6 +70,9 @@ type beat struct {
 }
 
 func (b *beat) now() { b.last.Store(int64(clock.Running())) }
+
+// restarts reports whether a transfer that is interrupted begins at its first byte again.
+func (d *dispatcher) restarts() bool { return d.uplink != nil && !d.uplink.Resumes() }
 
 // poke wakes the dispatcher; it never blocks.
 func (d *dispatcher) poke() {

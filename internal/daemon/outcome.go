@@ -11,7 +11,6 @@ import (
 	"github.com/fieldgw/fieldgw/internal/durable"
 	"github.com/fieldgw/fieldgw/internal/logging"
 	"github.com/fieldgw/fieldgw/internal/queue"
-	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/store"
 	"github.com/fieldgw/fieldgw/internal/uplink"
@@ -27,7 +26,7 @@ type unrecorded struct {
 // kept, and the dispatcher tries again before it gives out more work.
 func (d *dispatcher) conclude(ctx context.Context, c *queue.Claim, err error) {
 	if err == nil {
-		return // Registered has ended the claim
+		return // the receipt's record has ended the claim
 	}
 	if d.tryRecord(ctx, unrecorded{c, err}) {
 		return
@@ -124,8 +123,6 @@ func (d *dispatcher) record(ctx context.Context, c *queue.Claim, err error) erro
 		return d.park(ctx, id, attachment.NeedsPayloadMissing, err)
 	case errors.Is(err, uplink.ErrPayloadChanged):
 		return d.park(ctx, id, attachment.NeedsPayloadChanged, err)
-	case errors.Is(err, receipt.ErrMismatch):
-		return d.park(ctx, id, attachment.NeedsReceiptMismatch, err)
 	}
 	// The queue or the spool failed, not the network: try again later, and charge nobody.
 	d.trouble.Fail(ctx, d.log, "local", "a delivery failed on this device", slog.String(logging.KeyAttachment, string(id)), slog.Any(logging.KeyErr, err))

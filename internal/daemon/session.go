@@ -108,7 +108,7 @@ func scheduleOf(r config.Retry) remote.Schedule {
 // newDispatcher makes the dispatcher; without an uplink it holds everything as not configured.
 func newDispatcher(s *session) *dispatcher {
 	d := &dispatcher{
-		queue: s.queue, spool: s.spool, log: s.log, workers: s.cfg.Uplink.Workers, schedule: scheduleOf(s.cfg.Uplink.Retry),
+		queue: s.queue, spool: s.spool, log: s.log, workers: s.cfg.Uplink.Workers, accept: s.cfg.Uplink.AcceptGrade, schedule: scheduleOf(s.cfg.Uplink.Retry),
 		wake: make(chan struct{}, 1), rnd: rand.Float64, paused: new(atomic.Bool), beats: map[string]*beat{}, suspects: map[attachment.ID]bool{},
 		traffic: newTraffic(s.cfg.Uplink.Workers, s.cfg.Uplink.Small.Bytes()),
 		windows: s.cfg.Uplink.Schedule(), trusted: clock.Trusted, short: s.storage.short,

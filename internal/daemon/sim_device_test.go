@@ -25,6 +25,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/durable"
 	"github.com/fieldgw/fieldgw/internal/intake"
 	"github.com/fieldgw/fieldgw/internal/queue"
+	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/spool"
 	"github.com/fieldgw/fieldgw/internal/store"
@@ -47,6 +48,8 @@ type simDevice struct {
 	cfg     *config.Config
 	disk    simDisk
 	reserve int64 // of the queue file, as in store.Options
+	// grade is what the server's receipts are made to be worth; empty: as they are.
+	grade receipt.Grade
 
 	session *session
 	client  *remote.Client
@@ -162,7 +165,7 @@ func (d *simDevice) assemble(fsys *durable.FS, st *store.Store, log *slog.Logger
 	}
 	n.dispatcher.client = d.client
 	n.dispatcher.uplink, err = uplink.New(uplink.Options{
-		Driver: fieldgw.New(d.client), ChunkMax: simChunk, ChunkFloor: simFloor, Logger: log,
+		Driver: &grading{fieldgw.New(d.client), d}, ChunkMax: simChunk, ChunkFloor: simFloor, Logger: log,
 	})
 	if err != nil {
 		return nil, err

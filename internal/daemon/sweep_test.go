@@ -45,6 +45,10 @@ func deviceScenarios() []deviceScenario {
 		{name: "transfer and registration", before: twoWaiting, run: resumeSending, end: sentOnce, atLeast: 40},
 		{name: "start after an end in transfer", before: (*sim).endInTransfer, run: startAgain, end: sentOnce, atLeast: 25},
 		{name: "start after an end in registration", before: (*sim).endInRegistration, run: startAgain, end: sentOnce, atLeast: 15},
+		{name: "receipts of lower grade", before: lowerGrade, run: resumeSending, mend: accepting, end: acceptedOnce, atLeast: 20},
+		{name: "start that accepts a lower grade", before: (*sim).sentUnaccepted, run: startAgain, end: acceptedOnce, atLeast: 20},
+		{name: "rebuild of what was sent", before: (*sim).sentAndDamaged, run: (*sim).rebuild, offline: true, mend: (*sim).acceptAndRebuildAgain,
+			end: acceptedOnce, atLeast: 40},
 		{name: "rebuild", before: (*sim).everyState, run: (*sim).rebuild, offline: true, mend: (*sim).rebuildAgain, end: rebuiltOnce, atLeast: 80},
 	}
 }

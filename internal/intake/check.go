@@ -24,7 +24,7 @@ const (
 	BrokenChanged     Broken = "payload_changed"   // the payload is not what was captured
 	BrokenManifest    Broken = "manifest_damaged"  // the manifest beside the payload cannot be read or says something else
 	BrokenSidecar     Broken = "sidecar_damaged"   // the sidecar that bound it is not beside it, or says something else
-	BrokenReceipt     Broken = "receipt_missing"   // delivered, and the receipt's file is not there
+	BrokenReceipt     Broken = "receipt_missing"   // delivered or sent, and the receipt's file is not there
 	BrokenPlace       Broken = "wrong_place"       // delivered and still in the spool, or the reverse
 	BrokenUnrecorded  Broken = "unrecorded"        // a payload without a record
 	BrokenStray       Broken = "stray"             // a file that is none of ours
@@ -144,7 +144,7 @@ func (c *check) record(ctx context.Context, e queue.Entry) error {
 	switch {
 	case m.State == attachment.Released || m.State == attachment.Cancelled:
 		return nil
-	case !found && m.Delivery.Verified:
+	case !found && m.Delivery.Verified && !m.Sent():
 		return nil
 	case !found:
 		c.add(BrokenMissing, m.ID, "")
@@ -152,7 +152,7 @@ func (c *check) record(ctx context.Context, e queue.Entry) error {
 	case delivered != (area == spool.Delivered):
 		c.add(BrokenPlace, m.ID, "lies in "+string(area)+" and is "+string(m.Condition()))
 	}
-	if delivered {
+	if delivered || m.Sent() {
 		if _, err := c.in.Spool.ReadReceipt(m.ID); durable.IsNotExist(err) {
 			c.add(BrokenReceipt, m.ID, "")
 		} else if err != nil {

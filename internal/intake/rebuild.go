@@ -84,7 +84,7 @@ func (in *Intake) travelling(id attachment.ID) (*attachment.Travelling, error) {
 	return nil, nil
 }
 
-// readReceipt returns the receipt file of an attachment when it really speaks of it; nil when there is none that does. One
+// readReceipt returns the receipt file of an attachment, of whatever grade, when it really speaks of it; nil when there is none that does. One
 // that cannot be read now is an error: it is not absent, and what it proves must not be taken for undelivered.
 func (in *Intake) readReceipt(m *attachment.Manifest) (*receipt.Receipt, error) {
 	data, err := in.Spool.ReadReceipt(m.ID)
@@ -95,7 +95,7 @@ func (in *Intake) readReceipt(m *attachment.Manifest) (*receipt.Receipt, error) 
 		return nil, fmt.Errorf("read receipt %s: %w", m.ID, err)
 	}
 	var r receipt.Receipt
-	if err := json.Unmarshal(data, &r); err != nil || !r.Grade.Delivered() {
+	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, nil
 	}
 	want := receipt.Facts{
@@ -186,7 +186,8 @@ func (in *Intake) rebuildOne(ctx context.Context, f spool.Found, report Report) 
 	return in.record(ctx, f, report)
 }
 
-// rebuildDelivered records a delivered copy whose receipt is there and fits.
+// rebuildDelivered records a delivered copy whose receipt is there, fits, and is delivery. One that a person's setting let count is
+// sent until the setting is looked at again.
 func (in *Intake) rebuildDelivered(ctx context.Context, id attachment.ID) (bool, error) {
 	t, err := in.Spool.ReadManifest(spool.Delivered, id)
 	if durable.IsNotExist(err) || errors.Is(err, attachment.ErrBadManifest) {
@@ -196,7 +197,7 @@ func (in *Intake) rebuildDelivered(ctx context.Context, id attachment.ID) (bool,
 		return false, err
 	}
 	r, err := in.readReceipt(&t.Manifest)
-	if err != nil || r == nil {
+	if err != nil || r == nil || !r.Grade.Delivered() {
 		return false, err
 	}
 	a := in.fromTravelling(id, evidence{

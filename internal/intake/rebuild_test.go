@@ -2,14 +2,19 @@ package intake
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/durable"
 	"github.com/fieldgw/fieldgw/internal/queue"
+	"github.com/fieldgw/fieldgw/internal/receipt"
+	"github.com/fieldgw/fieldgw/internal/spool"
 	"github.com/fieldgw/fieldgw/test/damage"
 )
 
@@ -67,5 +72,57 @@ func TestDamagedLedgerIsRestored(t *testing.T) {
 	}
 	if page, _, err := p.Queue.List(queue.Query{Limit: 10}); err != nil || len(page) != 1 {
 		t.Errorf("%d attachments, %v", len(page), err)
+	}
+}
+
+// A receipt of a lower grade delivers nothing when a queue is made anew: its file is what was sent, in the spool, wherever it
+// lay.
+func TestRebuildOfSent(t *testing.T) {
+	for name, area := range map[string]spool.Area{"in the spool": spool.Payloads, "accepted before": spool.Delivered} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			ctx := context.Background()
+			p := s.restart()
+			taken, err := p.Adopt(ctx, s.request(s.write("a.jpg", "one"), true))
+			if err != nil {
+				t.Fatal(err)
+			}
+			before, err := p.Queue.Get(taken.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := before.Manifest
+			data, err := json.Marshal(receipt.Receipt{
+				AttachmentID: string(m.ID), MediaID: "media", Parent: receipt.Parent{LocalID: m.Parent.LocalID.Text}, Length: m.Length,
+				SHA256: m.SHA256.String(), Grade: receipt.VerifiedDigest, RegisteredAt: time.Unix(1e9, 0),
+			})
+			if err := errors.Join(err, p.Spool.WriteReceipt(m.ID, data)); err != nil {
+				t.Fatal(err)
+			}
+			if area == spool.Delivered {
+				if err := p.Spool.Deliver(m.ID); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p.stop()
+			if err := os.Remove(filepath.Join(s.dir, "queue.db")); err != nil {
+				t.Fatal(err)
+			}
+			p = s.start(durable.OS())
+			defer p.stop()
+			if report, err := p.Rebuild(ctx); err != nil || report[Unrecorded] != 1 || report[RebuiltDelivered] != 0 {
+				t.Fatalf("rebuild: %v, %v", report, err)
+			}
+			e, err := p.Queue.Get(m.ID)
+			if err != nil || e.Manifest.Condition() != attachment.ShownSent || e.Manifest.Delivery.MediaID != "media" {
+				t.Errorf("%+v, %v", e.Manifest, err)
+			}
+			if at, found, err := p.Spool.Locate(m.ID); err != nil || !found || at != spool.Payloads {
+				t.Errorf("lies in %s, %v, %v", at, found, err)
+			}
+			if found, err := p.Check(ctx, CheckOptions{Deep: true}); err != nil || len(found) > 0 {
+				t.Errorf("check: %v, %v", found, err)
+			}
+		})
 	}
 }

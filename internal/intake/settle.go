@@ -9,6 +9,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/durable"
 	"github.com/fieldgw/fieldgw/internal/logging"
 	"github.com/fieldgw/fieldgw/internal/queue"
+	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/spool"
 )
 
@@ -88,10 +89,36 @@ func (in *Intake) record(ctx context.Context, f spool.Found, report Report) erro
 	} else {
 		report[Unrecorded]++
 	}
+	r, err := in.sentReceipt(a)
+	if err != nil {
+		return err
+	}
+	if r != nil {
+		a.Manifest.Binding.Wait = 0 // it was sent, so it waits for nothing
+	}
 	if err := in.Spool.Settle(f.ID); err != nil {
 		return err
 	}
-	return in.Queue.Adopt(ctx, a)
+	if err := in.Queue.Adopt(ctx, a); err != nil || r == nil {
+		return err
+	}
+	if err := in.Queue.Verified(ctx, f.ID, r.MediaID); err != nil {
+		return err
+	}
+	return in.Queue.Sent(ctx, *r)
+}
+
+// sentReceipt returns the receipt of a payload that was sent without being delivered; nil without one, or where a person must
+// look at it first.
+func (in *Intake) sentReceipt(a queue.Adoption) (*receipt.Receipt, error) {
+	if a.Problem != nil {
+		return nil, nil
+	}
+	r, err := in.readReceipt(&a.Manifest)
+	if err != nil || r == nil || r.Grade.Delivered() {
+		return nil, err
+	}
+	return r, nil
 }
 
 // fromTravelling makes the adoption record of a payload found without one.
@@ -117,11 +144,12 @@ func (in *Intake) fromTravelling(id attachment.ID, ev evidence) queue.Adoption {
 // missingPage is the page size of findMissing.
 const missingPage = 500
 
-// findMissing looks for records whose payload is nowhere. An item in attention is there already and stays; one that the
-// server holds and verified needs no payload any more.
+// findMissing looks for records whose payload is nowhere. An item in attention is there already and stays; one that is
+// to be registered needs no payload any more.
 func (in *Intake) findMissing(ctx context.Context, report Report) error {
 	for _, c := range []attachment.Condition{
 		attachment.ShownCaptured, attachment.ShownWaiting, attachment.ShownUploading, attachment.ShownPaused,
+		attachment.ShownSent,
 	} {
 		for cursor := ""; ; {
 			page, next, err := in.Queue.IDs(c, cursor, missingPage)

@@ -25,7 +25,7 @@ func StaleAfter(length int64, bytesPerSecond float64) time.Duration {
 }
 
 // Claim is a worker's ownership of one attachment. It ends with the first of Interrupted, Failed, Registered,
-// RaiseAttention or Abandon.
+// Sent, Accepted, RaiseAttention or Abandon.
 type Claim struct {
 	Manifest *attachment.Manifest
 	// Confirmed is the recorded confirmed offset of the manifest's session, in bytes.

@@ -36,7 +36,8 @@ func (q *Queue) decide(ctx context.Context, id attachment.ID, c Change, needed f
 }
 
 // Retry lets an attachment be tried at its turn in the order of capture: backoff and failures are forgotten, attention
-// ends. Errors wrap attachment.ErrTransition when it is not possible in its state.
+// ends, and what was sent without being delivered is verified anew. Errors wrap attachment.ErrTransition when it is not
+// possible in its state.
 func (q *Queue) Retry(ctx context.Context, id attachment.ID, by, reason string) error {
 	if e, err := q.Get(id); err == nil && e.Manifest != nil && !e.Manifest.Retryable() {
 		return fmt.Errorf("retry %s: it was damaged before custody was complete: %w", id, attachment.ErrTransition)
@@ -48,6 +49,7 @@ func (q *Queue) Retry(ctx context.Context, id attachment.ID, by, reason string) 
 				m.Prepared, m.Binding.Wait = true, 0 // a person wants it sent without
 			}
 			forgive(m)
+			m.Delivery.Grade, m.Delivery.RegisteredAt = "", time.Time{}
 		},
 	}, func(*attachment.Manifest) bool { return true })
 	if err != nil {

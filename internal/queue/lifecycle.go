@@ -74,12 +74,34 @@ func (q *Queue) Verified(ctx context.Context, id attachment.ID, mediaID string) 
 // Registered records a receipt that was checked and is durable as a file already, and ends the claim. From here on the
 // attachment is delivered. Errors wrap receipt.ErrMismatch for a receipt of a grade that is not delivery.
 func (q *Queue) Registered(ctx context.Context, r receipt.Receipt) error {
-	id := attachment.ID(r.AttachmentID)
 	if !r.Grade.Delivered() {
-		return fmt.Errorf("register %s: grade %s is not delivery: %w", id, r.Grade, receipt.ErrMismatch)
+		return fmt.Errorf("register %s: grade %s is not delivery: %w", r.AttachmentID, r.Grade, receipt.ErrMismatch)
 	}
+	return q.keepReceipt(ctx, r, Change{Event: attachment.EventRegistered})
+}
+
+// Sent is Registered for a receipt of a grade that is not delivery: the attachment keeps its bytes and is not tried again
+// until a person says so. Errors wrap receipt.ErrMismatch for a receipt that is delivery.
+func (q *Queue) Sent(ctx context.Context, r receipt.Receipt) error {
+	if r.Grade.Delivered() {
+		return fmt.Errorf("record %s as sent: grade %s is delivery: %w", r.AttachmentID, r.Grade, receipt.ErrMismatch)
+	}
+	return q.keepReceipt(ctx, r, Change{Event: attachment.EventSent, Reason: attachment.HoldGrade, Detail: string(r.Grade)})
+}
+
+// Accepted is Registered for a receipt of a grade that is delivery only because a person has set so; by names where. Errors
+// wrap receipt.ErrMismatch for a grade that nobody may accept.
+func (q *Queue) Accepted(ctx context.Context, r receipt.Receipt, by string) error {
+	if !r.Grade.Acceptable() {
+		return fmt.Errorf("accept %s: grade %s cannot be: %w", r.AttachmentID, r.Grade, receipt.ErrMismatch)
+	}
+	return q.keepReceipt(ctx, r, Change{Event: attachment.EventAccepted, By: by, Detail: string(r.Grade)})
+}
+
+func (q *Queue) keepReceipt(ctx context.Context, r receipt.Receipt, c Change) error {
+	id := attachment.ID(r.AttachmentID)
 	return q.update(ctx, id, Change{
-		Event: attachment.EventRegistered,
+		Event: c.Event, Reason: c.Reason, Detail: c.Detail, By: c.By,
 		Edit: func(m *attachment.Manifest) {
 			m.Delivery.Grade, m.Delivery.RegisteredAt, m.Delivery.MediaID = string(r.Grade), r.RegisteredAt.UTC(), r.MediaID
 			m.Delivery.NotBefore, m.Delivery.Wait, m.Delivery.Failures = time.Time{}, 0, 0
@@ -95,8 +117,10 @@ func (q *Queue) Registered(ctx context.Context, r receipt.Receipt) error {
 		if err := tx.Bucket(bErrors).Delete(idKey(id)); err != nil {
 			return err
 		}
-		if err := store.PutJSON(tx.Bucket(bChannel), []byte(keyLastDelivery), q.clock()); err != nil {
-			return err
+		if c.Event != attachment.EventSent {
+			if err := store.PutJSON(tx.Bucket(bChannel), []byte(keyLastDelivery), q.clock()); err != nil {
+				return err
+			}
 		}
 		return q.endClaim(tx, id)
 	})

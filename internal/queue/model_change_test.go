@@ -19,7 +19,7 @@ func (w *world) change() {
 	}
 	ops := []func(attachment.ID, *item){
 		w.opSession, w.opSession, w.opOffset, w.opOffset, w.opOffset, w.opLost, w.opVerified, w.opVerified, w.opRegistered,
-		w.opRegistered, w.opInterrupted, w.opPostponed, w.opFailed, w.opAttention, w.opRetry, w.opPrioritize, w.opYielded, w.opPause, w.opResume, w.opSource, w.opBind, w.opBind,
+		w.opRegistered, w.opSent, w.opAccepted, w.opInterrupted, w.opPostponed, w.opFailed, w.opAttention, w.opRetry, w.opPrioritize, w.opYielded, w.opPause, w.opResume, w.opSource, w.opBind, w.opBind,
 		w.opEndWait, w.opRefuse, w.opSidecarGone, w.opSeen,
 	}
 	ops[w.rnd.IntN(len(ops))](id, it)
@@ -107,7 +107,46 @@ func (w *world) opRegistered(id attachment.ID, it *item) {
 		w.settle(id, got, receipt.ErrMismatch)
 		return
 	}
-	want := w.apply(id, attachment.EventRegistered, "", "", "", func(m *attachment.Manifest) {
+	w.received(id, it, r, got, attachment.EventRegistered, "", "", "")
+}
+
+// lowerReceipt is one of a grade that is not delivery, or now and then, is of the other kind.
+func (w *world) lowerReceipt(id attachment.ID, it *item, grade, other receipt.Grade) (r receipt.Receipt, wrong bool) {
+	r = receipt.Receipt{
+		AttachmentID: string(id), MediaID: "m3", Length: it.m.Length, SHA256: it.m.SHA256.String(), Grade: grade,
+		RegisteredAt: w.now(), Server: "model",
+	}
+	if wrong = w.rnd.IntN(6) == 0; wrong {
+		r.Grade = other
+	}
+	return r, wrong
+}
+
+func (w *world) opSent(id attachment.ID, it *item) {
+	r, wrong := w.lowerReceipt(id, it, receipt.LengthOnly, receipt.Registered)
+	w.note("%s: sent with %s", id, r.Grade)
+	got := w.q.Sent(w.t.Context(), r)
+	if wrong {
+		w.settle(id, got, receipt.ErrMismatch)
+		return
+	}
+	w.received(id, it, r, got, attachment.EventSent, attachment.HoldGrade, string(r.Grade), "")
+}
+
+func (w *world) opAccepted(id attachment.ID, it *item) {
+	r, wrong := w.lowerReceipt(id, it, receipt.VerifiedDigest, receipt.LengthOnly)
+	w.note("%s: accepted with %s", id, r.Grade)
+	got := w.q.Accepted(w.t.Context(), r, "a setting")
+	if wrong {
+		w.settle(id, got, receipt.ErrMismatch)
+		return
+	}
+	w.received(id, it, r, got, attachment.EventAccepted, "", string(r.Grade), "a setting")
+}
+
+// received is what a receipt means to the model.
+func (w *world) received(id attachment.ID, it *item, r receipt.Receipt, got error, event attachment.Event, reason attachment.Code, detail, by string) {
+	want := w.apply(id, event, reason, detail, by, func(m *attachment.Manifest) {
 		d := &m.Delivery
 		d.Grade, d.RegisteredAt, d.MediaID = string(r.Grade), r.RegisteredAt, "m3"
 		d.NotBefore, d.Wait, d.Failures, d.ErrorCode = time.Time{}, 0, 0, ""
@@ -116,7 +155,10 @@ func (w *world) opRegistered(id attachment.ID, it *item) {
 		}
 	})
 	if want == nil {
-		it.failure, it.receipt, w.delivered = nil, &r, w.now()
+		it.failure, it.receipt = nil, &r
+		if event != attachment.EventSent {
+			w.delivered = w.now()
+		}
 		w.endClaim(it)
 	}
 	w.settle(id, got, want)
@@ -192,6 +234,7 @@ func (w *world) opRetry(id attachment.ID, it *item) {
 	want := w.apply(id, attachment.EventRetried, "", "now", "uid 7", func(m *attachment.Manifest) {
 		d := &m.Delivery
 		d.NotBefore, d.Wait, d.Failures, d.ErrorCode = time.Time{}, 0, 0, ""
+		d.Grade, d.RegisteredAt = "", time.Time{}
 		if m.Problem != nil && m.Problem.Code == attachment.NeedsSidecarInvalid {
 			m.Prepared, m.Binding.Wait = true, 0
 		}

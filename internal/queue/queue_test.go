@@ -186,20 +186,52 @@ func TestLifeOfAnAttachment(t *testing.T) {
 	}
 }
 
-// A receipt of a grade that is not delivery is refused, whatever the caller believes.
+// A receipt of a grade that is not delivery delivers nothing, whatever the caller believes: the attachment is sent, is not tried
+// again by itself, and a person may try it again or accept what may be accepted.
 func TestLowerGradeIsNotDelivered(t *testing.T) {
 	f := newFixture(t)
+	ctx := context.Background()
 	id := f.adopt("", "a.jpg")
 	f.claim()
-	f.do("verified", f.Verified(context.Background(), id, "m"))
+	f.do("verified", f.Verified(ctx, id, "m"))
 	r := f.receiptOf(id)
-	r.Grade = receipt.LengthOnly
-	if err := f.Registered(context.Background(), r); !errors.Is(err, receipt.ErrMismatch) {
-		t.Errorf("got %v", err)
+	registered := func(r receipt.Receipt) error { return f.Registered(ctx, r) }
+	sent := func(r receipt.Receipt) error { return f.Sent(ctx, r) }
+	accepted := func(r receipt.Receipt) error { return f.Accepted(ctx, r, "a setting") }
+	for grade, refused := range map[receipt.Grade][]func(receipt.Receipt) error{
+		receipt.LengthOnly: {registered, accepted}, receipt.VerifiedDigest: {registered},
+		receipt.Registered: {sent, accepted}, receipt.RegisteredDurable: {sent, accepted},
+	} {
+		r.Grade = grade
+		for i, record := range refused {
+			if err := record(r); !errors.Is(err, receipt.ErrMismatch) {
+				t.Errorf("%s, %d: got %v", grade, i, err)
+			}
+		}
 	}
 	if s := f.state(id); s != attachment.Uploaded {
 		t.Errorf("state %s", s)
 	}
+	r.Grade = receipt.VerifiedDigest
+	f.do("sent", f.Sent(ctx, r))
+	e, err := f.Get(id)
+	if err != nil || e.Manifest.Condition() != attachment.ShownSent || e.Claimed || f.claim() != nil {
+		t.Errorf("sent: %+v, %v", e, err)
+	}
+	if at, err := f.LastDelivery(); err != nil || !at.IsZero() {
+		t.Errorf("delivered at %s, %v", at, err)
+	}
+	f.mustCheck()
+	f.do("retry", f.Retry(ctx, id, "uid 7", ""))
+	if c := f.claim(); c == nil || !c.Manifest.Delivery.Verified || c.Manifest.Condition() != attachment.ShownUploaded {
+		t.Errorf("after a retry: %+v", c)
+	}
+	f.do("sent again", f.Sent(ctx, r))
+	f.do("accepted", f.Accepted(ctx, r, "a setting"))
+	if e, err := f.Get(id); err != nil || e.Manifest.Condition() != attachment.ShownDelivered {
+		t.Errorf("accepted: %+v, %v", e, err)
+	}
+	f.mustCheck()
 }
 
 // After a restart an interrupted upload is ready again with its session and offset, and no claim stands.

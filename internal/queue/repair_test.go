@@ -8,6 +8,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/receipt"
 )
 
 // busy is a queue with attachments in every state that evidence can be in.
@@ -145,5 +146,37 @@ func TestRestore(t *testing.T) {
 			}
 			f.mustCheck()
 		})
+	}
+}
+
+// A damaged record of what was sent is restored as sent, by its receipt, and never as delivered.
+func TestRestoreOfSent(t *testing.T) {
+	f := open(t, t.TempDir()+"/queue.db")
+	ctx := context.Background()
+	id := f.adopt("insp-7", "content")
+	f.claim()
+	f.do("verified", f.Verified(ctx, id, "m"))
+	r := f.receiptOf(id)
+	r.Grade = receipt.VerifiedDigest
+	f.do("sent", f.Sent(ctx, r))
+	e, err := f.Get(id)
+	f.do("get", err)
+	segments, err := f.Segments(id)
+	f.do("segments", err)
+	tr := &attachment.Travelling{Manifest: *e.Manifest.Clone(), Segments: segments}
+	for _, kept := range []*receipt.Receipt{nil, &r} {
+		f = corrupt(t, f, func(tx *bolt.Tx) error {
+			if kept != nil {
+				if err := flip(tx, bReceipts, []byte(id)); err != nil {
+					return err
+				}
+			}
+			return flip(tx, bManifests, []byte(id))
+		})
+		f.do("restore", f.Restore(ctx, tr, kept))
+		f.mustCheck()
+		if e, err := f.Get(id); err != nil || e.Manifest.Condition() != attachment.ShownSent || e.Manifest.Due() {
+			t.Errorf("restored as %+v, %v", e.Manifest, err)
+		}
 	}
 }

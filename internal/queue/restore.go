@@ -66,13 +66,17 @@ func (q *Queue) Park(ctx context.Context, id attachment.ID) error {
 
 // restoreBeside restores what is kept beside a manifest that can be read.
 func restoreBeside(tx *store.Tx, t *attachment.Travelling, r *receipt.Receipt) error {
-	id := t.Manifest.ID
-	if _, err := tx.Bucket(bReceipts).Get(idKey(id)); isBadValue(err) && r != nil {
-		if err := store.PutJSON(tx.Bucket(bReceipts), idKey(id), r); err != nil {
-			return err
-		}
+	if err := restoreReceipt(tx, t.Manifest.ID, r); err != nil {
+		return err
 	}
-	return putSegments(tx, id, t.Segments)
+	return putSegments(tx, t.Manifest.ID, t.Segments)
+}
+
+func restoreReceipt(tx *store.Tx, id attachment.ID, r *receipt.Receipt) error {
+	if _, err := tx.Bucket(bReceipts).Get(idKey(id)); !isBadValue(err) || r == nil {
+		return nil
+	}
+	return store.PutJSON(tx.Bucket(bReceipts), idKey(id), r)
 }
 
 // Restore makes a damaged record, or what is damaged beside it, again from the manifest that travels with the payload. State and order come from the
@@ -105,7 +109,7 @@ func (q *Queue) Restore(ctx context.Context, t *attachment.Travelling, r *receip
 		if err := unindex(tx, m); err != nil {
 			return err
 		}
-		if err := putSegments(tx, id, t.Segments); err != nil {
+		if err := restoreBeside(tx, t, r); err != nil {
 			return err
 		}
 		// write compares with no old manifest, since there is none to compare with: unindex has cleared what it left.
@@ -163,12 +167,14 @@ func settleFacts(m *attachment.Manifest, last Row, r *receipt.Receipt) {
 	switch m.State {
 	case attachment.Uploaded:
 		m.Delivery.Verified, m.Delivery.ParentFixed = true, true
+		if r != nil && !r.Grade.Delivered() {
+			noteReceipt(m, r)
+		}
 	case attachment.Attention, attachment.Review:
 		m.Problem = &attachment.Problem{Code: last.Reason, Since: last.At, Detail: last.Detail}
 	case attachment.Reconciled, attachment.Released:
 		if r != nil {
-			m.Delivery.Verified, m.Delivery.Grade = true, string(r.Grade)
-			m.Delivery.RegisteredAt, m.Delivery.MediaID = r.RegisteredAt.UTC(), r.MediaID
+			noteReceipt(m, r)
 			return
 		}
 		if m.State == attachment.Reconciled {
@@ -176,6 +182,11 @@ func settleFacts(m *attachment.Manifest, last Row, r *receipt.Receipt) {
 			m.Delivery.Verified, m.Delivery.Grade, m.Delivery.RegisteredAt = true, string(receipt.Registered), maxTime(last.At)
 		}
 	}
+}
+
+func noteReceipt(m *attachment.Manifest, r *receipt.Receipt) {
+	m.Delivery.Verified, m.Delivery.Grade = true, string(r.Grade)
+	m.Delivery.RegisteredAt, m.Delivery.MediaID = r.RegisteredAt.UTC(), r.MediaID
 }
 
 func maxTime(t time.Time) time.Time {

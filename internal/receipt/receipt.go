@@ -32,6 +32,10 @@ const (
 // Delivered reports whether a receipt of this grade counts as delivery without a person's decision.
 func (g Grade) Delivered() bool { return g == RegisteredDurable || g == Registered }
 
+// Acceptable reports whether a person may let receipts of this grade count as delivery. A length alone proves nothing
+// about the bytes.
+func (g Grade) Acceptable() bool { return g == VerifiedDigest }
+
 // Known reports whether g is one of the grades of this package.
 func (g Grade) Known() bool {
 	return g.Delivered() || g == VerifiedDigest || g == LengthOnly

@@ -36,7 +36,7 @@ func (p *Protocol) judge(step Step, method string, resp *http.Response, body []b
 		e.Detail, e.Err = p.describe(resp), ErrForeign
 	case len(body) > wire.MaxControlBody:
 		e.Detail, e.Err = "the answer is too long", ErrForeign
-	case p.accepts(step, resp.StatusCode):
+	case p.accepts(step, resp.StatusCode) && (p.Refusal == nil || !p.Refusal(body)):
 		return &Response{Status: resp.StatusCode, Header: resp.Header, Body: body, RetryAfter: wait, step: step}, nil
 	case method == http.MethodHead && resp.StatusCode >= 400:
 		e.Kind = KindProblem

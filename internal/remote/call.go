@@ -29,6 +29,8 @@ type Request struct {
 	Header http.Header
 	// Message is sent as JSON; nil for no body. At most wire.MaxControlBody bytes.
 	Message any
+	// Answered, if not nil, hears of an accepted answer to Download before its body is written.
+	Answered func(status int, header http.Header)
 }
 
 // Append is one sending of payload bytes. It is never repeated without being asked.
@@ -42,6 +44,9 @@ type Append struct {
 	Length int64
 	// Moved, if not nil, hears of bytes as they are taken for sending; it is not called after Stream returned.
 	Moved func(n int64)
+	// Interim, if not nil, hears of interim answers of Resumable Uploads for HTTP: status 104 in the version of this device,
+	// once it asked for them. It must not wait, and is not called after Stream returned. There may be any number of them.
+	Interim func(header http.Header)
 }
 
 // Response is an answer in our protocol with a status that the step accepts.
@@ -111,17 +116,20 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 // KindUnread and wraps the reader's error. A large body waits for the server's agreement (100 Continue), so that a refusal
 // costs no bytes.
 func (c *Client) Stream(ctx context.Context, a Append) (*Response, error) {
-	t := transfer{step: a.Step, method: a.Method, url: a.URL, header: a.Header, stream: true, length: a.Length}
+	t := transfer{
+		step: a.Step, method: a.Method, url: a.URL, header: a.Header, stream: true, length: a.Length, interim: a.Interim,
+	}
 	if a.Length > 0 {
 		t.body = func() *sending { return newSending(a.Body(), a.Length, a.Moved) }
 	}
 	return c.exchange(ctx, t)
 }
 
-// Download sends a request and writes the body of an accepted answer to w. What was written before an error is of no use.
+// Download sends a request and writes the body of an accepted answer to w, for as long as bytes move. What was written
+// before an error is of no use.
 // Every error is an *Error; one of w itself is of KindUnread.
 func (c *Client) Download(ctx context.Context, r Request, w io.Writer) (*Response, error) {
-	t := transfer{step: r.Step, method: r.Method, url: r.URL, header: r.Header, sink: w}
+	t := transfer{step: r.Step, method: r.Method, url: r.URL, header: r.Header, sink: w, answered: r.Answered}
 	if t.url == nil {
 		t.url = c.address(r.Path)
 	}
@@ -149,7 +157,12 @@ type transfer struct {
 	body        func() *sending // nil without body
 	length      int64
 	sink        io.Writer // takes the body of an accepted answer
-	stream      bool      // payload: never repeated, and on a connection of its own
+	answered    func(status int, header http.Header)
+	interim     func(http.Header)
+	stream      bool // payload: never repeated, and on a connection of its own
+	signed      bool // the header says who asks, and what answer is wanted
+	// seen gets every whole answer before it is judged; nil where nobody wants it.
+	seen func(resp *http.Response, body []byte)
 }
 
 // exchange sends with the credential, and once more when it was refused and has been replaced meanwhile.
@@ -159,20 +172,26 @@ func (c *Client) exchange(ctx context.Context, t transfer) (*Response, error) {
 		return nil, Fail(t.step, KindCredential, err)
 	}
 	resp, failed := c.follow(ctx, t, token)
-	if failed == nil || token == "" || failed.Kind != KindProblem || failed.Status != 401 && failed.Status != 403 {
-		return orError(resp, failed)
+	if renewed, other := c.replaced(ctx, token, failed); other {
+		resp, failed = c.follow(ctx, t, renewed)
+	}
+	return orError(resp, failed)
+}
+
+// replaced returns the credential that took the place of the one with which a request failed, where that may be why.
+func (c *Client) replaced(ctx context.Context, token string, failed *Error) (renewed string, other bool) {
+	if failed == nil || token == "" || failed.Kind != KindProblem ||
+		failed.Status != 401 && failed.Status != 403 && failed.Problem != wire.CodeCredentials {
+		return "", false
 	}
 	renewed, other, err := c.keys.renewed(token)
-	switch {
-	case err != nil:
+	if err != nil {
 		failed.Err = errors.Join(failed.Err, err)
-		return nil, failed
-	case !other:
-		return nil, failed
 	}
-	c.log.InfoContext(ctx, "credential was refused; sending again with the one that replaced it")
-	resp, failed = c.follow(ctx, t, renewed)
-	return orError(resp, failed)
+	if other {
+		c.log.InfoContext(ctx, "credential was refused; sending again with the one that replaced it")
+	}
+	return renewed, other
 }
 
 // orError keeps a nil *Error from becoming an error that is not nil.
@@ -188,15 +207,18 @@ var patient = []Step{StepAppend, StepVerify, StepRegister}
 
 // attempt sends once, apart from the quick repetition of a call. The body's readers are out of use when it returns.
 func (c *Client) attempt(ctx context.Context, t transfer, token string) (*Response, *Error) {
-	w := &watch{idle: c.idle, answer: c.answer, patient: slices.Contains(patient, t.step)}
 	planes, err := c.network.ready()
 	if err != nil {
 		return nil, Fail(t.step, KindCertificate, err)
 	}
+	var bodies bodies
+	w := &watch{idle: c.idle, answer: c.answer, patient: slices.Contains(patient, t.step), ended: bodies.wake}
+	bodies.taken = w.moved
 	watching := w.start(ctx)
 	defer w.stop()
-	bodies := bodies{taken: w.moved}
 	defer bodies.end()
+	watching, deafen := listen(watching, t.interim)
+	defer deafen()
 
 	req, err := c.build(watching, t, token, &bodies)
 	if err != nil {
@@ -209,11 +231,14 @@ func (c *Client) attempt(ctx context.Context, t transfer, token string) (*Respon
 	if err != nil {
 		return nil, broken(watching, t.step, bodies.end(), err)
 	}
-	w.answered()
+	w.answered(t.sink != nil)
 	resp.Body = movingBody{resp.Body, w}
 	body, unwritten, err := c.read(t, resp)
 	if err := errors.Join(err, resp.Body.Close()); err != nil {
 		return nil, broken(watching, t.step, errors.Join(unwritten, bodies.end()), err)
+	}
+	if t.seen != nil {
+		t.seen(resp, body)
 	}
 	answer, failed := c.judge(t, resp, body, token)
 	if answer != nil {
@@ -225,6 +250,9 @@ func (c *Client) attempt(ctx context.Context, t transfer, token string) (*Respon
 // read takes the body of an answer: into memory, or to where a download goes. unwritten is the error of the latter.
 func (c *Client) read(t transfer, resp *http.Response) (body []byte, unwritten, err error) {
 	if t.sink != nil && c.protocol.ours(t.step, resp) && c.protocol.accepts(t.step, resp.StatusCode) {
+		if t.answered != nil {
+			t.answered(resp.StatusCode, resp.Header)
+		}
 		to := &noting{w: t.sink}
 		_, err = io.Copy(to, resp.Body)
 		return nil, to.err, err
@@ -259,10 +287,12 @@ func (c *Client) build(ctx context.Context, t transfer, token string, b *bodies)
 	for name, values := range t.header {
 		req.Header[name] = values
 	}
-	if token != "" {
-		req.Header.Set("Authorization", c.protocol.authorize(token))
+	if !t.signed {
+		if token != "" {
+			req.Header.Set("Authorization", c.protocol.authorize(token))
+		}
+		req.Header.Set("Accept", wire.ContentTypeJSON+", "+wire.ContentTypeProblem)
 	}
-	req.Header.Set("Accept", wire.ContentTypeJSON+", "+wire.ContentTypeProblem)
 	if c.userAgent != "" {
 		req.Header.Set("User-Agent", c.userAgent)
 	}

@@ -357,3 +357,29 @@ func TestCannotConnect(t *testing.T) {
 		}
 	})
 }
+
+// A download has no limit but that bytes move: what was stored may be large, and the link slow.
+func TestDownloadMayTakeLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rig := uplinktest.Start(t)
+		const pieces = 40
+		rig.Server.Inject(uplinktest.Fault{Step: remote.StepVerify, Act: func(_ *uplinktest.Server, w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+			w.Header().Set("Fieldgw-Protocol", "1")
+			for range pieces {
+				if _, err := w.Write([]byte("piece")); err != nil || http.NewResponseController(w).Flush() != nil {
+					return
+				}
+				<-time.After(remote.DefaultIdleTimeout * 2 / 3)
+			}
+		}})
+		began := time.Now()
+		var got bytes.Buffer
+		_, err := rig.Client.Download(t.Context(), remote.Request{Step: remote.StepVerify, Method: http.MethodGet, Path: "v1/attachments/x"}, &got)
+		if err != nil || got.Len() != 5*pieces {
+			t.Errorf("%d bytes, %v", got.Len(), err)
+		}
+		if took := time.Since(began); took < 2*remote.DefaultAnswerTimeout {
+			t.Errorf("took only %s", took)
+		}
+	})
+}

@@ -50,6 +50,11 @@ func (e *Error) conceal(token string) *Error {
 func formsOf(token string) []string {
 	split := func(r rune) bool { return strings.ContainsRune(" .:,;\t\r\n", r) }
 	parts := append(strings.FieldsFunc(token, split), token)
+	for _, p := range parts {
+		if _, value, named := strings.Cut(p, "="); named {
+			parts = append(parts, value)
+		}
+	}
 	var forms []string
 	for _, p := range parts {
 		if len(p) < minSecret && p != token {

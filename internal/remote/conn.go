@@ -61,7 +61,11 @@ var epoch = time.Now()
 // Close implements net.Conn.
 func (c *watchedConn) Close() error {
 	c.owner.remove(c)
-	return c.Conn.Close()
+	err := c.Conn.Close()
+	if w := c.watch.Load(); w != nil {
+		w.ended()
+	}
+	return err
 }
 
 // deaf reports that nothing was read for so long.

@@ -21,6 +21,8 @@ type Protocol struct {
 	Ours func(step Step, resp *http.Response) bool
 	// Accepts are the statuses by which a step succeeds; those of the fieldgw protocol for a step that is not named.
 	Accepts map[Step][]int
+	// Refusal reports whether the body of an answer with an accepted status is a refusal all the same; nil: none is.
+	Refusal func(body []byte) bool
 	// Problem reads a refusal: the code by which the class table knows it, "" where only its status speaks, and the server's
 	// words. An error means that it is no answer of this protocol. nil goes by the status alone.
 	Problem func(resp *http.Response, body []byte) (code wire.Code, detail string, err error)
@@ -120,6 +122,10 @@ func (p *Protocol) authorize(text string) string {
 	}
 	return "Bearer " + text
 }
+
+// CodeFinal is the code of a refusal by which the server has done with a session, though bytes of it arrived. No server sends
+// this text: a Protocol finds it out.
+const CodeFinal wire.Code = "final"
 
 // ErrBadCredential is returned when a credential's text cannot be one of the protocol.
 var ErrBadCredential = errors.New("not a usable credential")

@@ -4,25 +4,28 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 )
 
 // sending is the body of one attempt. The transport may read a body for a while after it gave up on a request; end makes
-// sure that the bytes below are not touched any more.
+// sure that the bytes below are not touched any more. The transport waits for a Read that waits, too, so that one is woken
+// when the connection ends.
 type sending struct {
-	wake  io.Closer // ends a Read of the bytes that waits; nil where none does
-	mu    sync.Mutex
-	r     io.Reader // nil once ended
-	left  int64
-	moved func(int64)
-	taken func()
-	err   error // of reading the bytes; the transport's own errors are not here
+	waiting io.Closer // ends a Read of the bytes that waits; nil where none does
+	woken   atomic.Bool
+	mu      sync.Mutex
+	r       io.Reader // nil once ended
+	left    int64
+	moved   func(int64)
+	taken   func()
+	err     error // of reading the bytes; the transport's own errors are not here
 }
 
-var errEnded = errors.New("request ended")
+var errEnded = errors.New("request ended while bytes waited to be sent")
 
 func newSending(r io.Reader, length int64, moved func(int64)) *sending {
 	s := &sending{r: r, left: length, moved: moved}
-	s.wake, _ = r.(io.Closer)
+	s.waiting, _ = r.(io.Closer)
 	return s
 }
 
@@ -50,6 +53,8 @@ func (s *sending) Read(p []byte) (int, error) {
 	switch {
 	case s.left == 0, err == nil:
 		return n, nil
+	case s.woken.Load():
+		return n, errEnded // says nothing about the bytes
 	case errors.Is(err, io.EOF):
 		err = ErrShortBody
 	}
@@ -57,18 +62,20 @@ func (s *sending) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. The bytes' reader is closed by end.
-func (s *sending) Close() error { return nil }
+// Close implements io.Closer. It ends a Read that waits; no later one gives bytes that have to be waited for.
+func (s *sending) Close() error {
+	if s.waiting == nil || s.woken.Swap(true) {
+		return nil
+	}
+	return s.waiting.Close()
+}
 
 // end closes the bytes' reader, takes it away, and returns the error of reading. It waits for a Read under way.
 func (s *sending) end() error {
-	var err error
-	if s.wake != nil {
-		err = s.wake.Close()
-	}
+	err := s.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.r, s.wake = nil, nil
+	s.r = nil
 	return errors.Join(s.err, err)
 }
 
@@ -85,6 +92,15 @@ func (b *bodies) add(s *sending) *sending {
 	s.taken = b.taken
 	b.all = append(b.all, s)
 	return s
+}
+
+// wake ends every Read that waits: nobody takes the bytes any more. Errors come with end.
+func (b *bodies) wake() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.all {
+		_ = s.Close()
+	}
 }
 
 func (b *bodies) end() error {

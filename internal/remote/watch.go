@@ -19,6 +19,7 @@ import (
 // the server may have to read what it stored.
 type watch struct {
 	cancel       context.CancelCauseFunc
+	ended        func() // hears of a connection that was closed under the request
 	idle, answer time.Duration
 	patient      bool
 	began        time.Time
@@ -98,14 +99,17 @@ func (w *watch) sent(err error) {
 	w.expect()
 }
 
-// answered begins the idle limit anew for the body of the answer.
-func (w *watch) answered() {
+// answered begins the idle limit anew for the body of the answer, which has no other where it is a download.
+func (w *watch) answered(download bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.moved()
 	w.working, w.answering = false, true
-	if w.silent == nil {
+	switch {
+	case !download && w.silent == nil:
 		w.expect()
+	case download && w.silent != nil:
+		w.silent.Stop()
 	}
 }
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"maps"
@@ -162,6 +163,13 @@ func TestCreation(t *testing.T) {
 		}
 		if a = r.headed(url).is(200); a.offset() != f.facts.Length || a.header.Get(wire.HeaderUploadExpires) != "" {
 			t.Errorf("%s: %v", a, a.header)
+		}
+		want := tusHeader(0)
+		want[wire.HeaderWantReprDigest] = "sha-256=10"
+		a = r.do(call{method: http.MethodHead, path: url, header: want}).is(200)
+		digests, err := wire.ParseDigests(a.header.Values(wire.HeaderReprDigest))
+		if got := hex.EncodeToString(digests["sha-256"]); err != nil || got != f.facts.SHA256 {
+			t.Errorf("the digest is told as %s, %v", got, err)
 		}
 	}
 	if got := r.listed(); len(got) != 2 {

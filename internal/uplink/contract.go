@@ -15,7 +15,8 @@ type Capabilities struct {
 	// ConfirmedOffsets: an append at another than the confirmed offset is refused and changes nothing, and the confirmed
 	// offset never decreases while the session lives.
 	ConfirmedOffsets bool
-	// Digests: Verify returns a digest over the stored bytes, the server's own or one over bytes that were read back.
+	// Digests: Verify returns a digest over the stored bytes, the server's own or one over bytes that were read back. A driver
+	// that writes the receipt itself returns none where the server gives none, and the grade says so.
 	Digests bool
 	// ConditionalCreate: reserving again never harms what is stored, however many do it at once.
 	ConditionalCreate bool
@@ -44,7 +45,7 @@ type Reservation struct {
 }
 
 // Verdict is what was found over the bytes that the server stored. SHA256 is lower-case hex; empty where only the length is
-// known, which a driver without Digests may say.
+// known, which a driver whose server registers never says.
 type Verdict struct {
 	Length int64
 	SHA256 string
@@ -89,7 +90,7 @@ type Driver interface {
 	// return.
 	Append(ctx context.Context, a Append) (int64, error)
 	// Verify asks for the verdict over the stored bytes. A server that has not all bytes is an error with problem code
-	// not_verified.
+	// not_verified. Bytes that are read back for it are told to Progress(ctx).
 	Verify(ctx context.Context, m *attachment.Manifest, s attachment.Session) (Verdict, error)
 	// Register binds the attachment to its parent. It is idempotent. v is the verdict of this delivery; a driver whose
 	// server registers may get a zero one, and none of its session. The receipt is unchecked. An error of kind pending says
@@ -97,6 +98,13 @@ type Driver interface {
 	Register(ctx context.Context, m *attachment.Manifest, s attachment.Session, v Verdict) (receipt.Receipt, error)
 	// Cancel ends a session and lets the server forget its bytes. One that is gone already is no error.
 	Cancel(ctx context.Context, s attachment.Session) error
+}
+
+// Comparer is a Driver whose server may tell of the stored bytes only what can be held against the file in custody: a digest
+// over those of pieces. A delivery asks it instead of Verify.
+type Comparer interface {
+	// Compare is Verify with the payload at hand: each call of payload returns a new reader of all of it.
+	Compare(ctx context.Context, m *attachment.Manifest, s attachment.Session, payload func() io.Reader) (Verdict, error)
 }
 
 // Payload is the file in custody, of the manifest's length. It is not used after Deliver returned.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
@@ -235,15 +236,33 @@ func (d *delivery) verify(ctx context.Context) error {
 
 func (d *delivery) askVerdict(ctx context.Context) (v Verdict, err error) {
 	err = d.ask(ctx, func(ctx context.Context) (err error) {
+		ctx = context.WithValue(ctx, progressKey{}, d.record.Moved)
+		if c, ok := d.u.driver.(Comparer); ok {
+			v, err = c.Compare(ctx, d.m, d.session, func() io.Reader { return newReading(ctx, d) })
+			return err
+		}
 		v, err = d.u.driver.Verify(ctx, d.m, d.session)
 		return err
 	})
+	if e, ok := errors.AsType[*remote.Error](err); ok && e.Kind == remote.KindUnread {
+		err = d.payloadError(ctx, e.Err)
+	}
 	return v, err
+}
+
+type progressKey struct{}
+
+// Progress is what a driver's Verify tells of n bytes that it reads back: a sign of life, as they may be many.
+func Progress(ctx context.Context) func(n int64) {
+	if moved, ok := ctx.Value(progressKey{}).(func(int64)); ok {
+		return moved
+	}
+	return func(int64) {}
 }
 
 // compare accepts the server's verdict and records it, or finds out which side is damaged.
 func (d *delivery) compare(ctx context.Context, step remote.Step, v Verdict) error {
-	digest := v.SHA256 == d.m.SHA256.String() || v.SHA256 == "" && !d.u.driver.Capabilities().Digests
+	digest := v.SHA256 == d.m.SHA256.String() || v.SHA256 == "" && !d.u.driver.Capabilities().Registers
 	if v.Length != d.m.Length || !digest {
 		return d.damaged(ctx, d.contradiction(step, "the server holds %d bytes with digest %.64q, want %d with %s",
 			v.Length, v.SHA256, d.m.Length, d.m.SHA256))

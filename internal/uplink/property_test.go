@@ -10,6 +10,7 @@ import (
 
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/uplink/uplinktest"
+	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
 var (
@@ -59,10 +60,27 @@ func TestRandomLinks(t *testing.T) {
 	}
 }
 
+// randomTalk is how a server may confirm while an append lasts.
+func randomTalk(rnd *rand.Rand) uplinktest.Interim {
+	every := 1 + rnd.Int64N(2*chunk)
+	return []uplinktest.Interim{
+		nil,
+		uplinktest.Truly,
+		uplinktest.Truly,
+		uplinktest.InSteps(every),
+		func(stored int64) []int64 { return []int64{stored, stored / 2, stored} },
+		func(stored int64) []int64 { return []int64{stored + 1<<40, stored} },
+	}[rnd.IntN(6)]
+}
+
 func randomLink(t *testing.T, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	size := 1 + rnd.IntN(12*chunk)
 	rig := uplinktest.Start(t)
+	if rnd.IntN(3) > 0 {
+		rig.Server.Offer(wire.DialectTus, wire.DialectRUFH)
+		rig.Server.SetInterim(randomTalk(rnd))
+	}
 	d := newDelivery(t, rig, uplinktest.Content(seed, size))
 	w := &window{t: t}
 	rig.Server.OnReceived(w.arrived)

@@ -1,9 +1,11 @@
 package uplink
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/fieldgw/fieldgw/internal/remote"
@@ -49,7 +51,7 @@ func (d *delivery) transfer(ctx context.Context) error {
 // size is that of the next append, and how many of its bytes may go beyond what is confirmed while it lasts; 0: all.
 func (d *delivery) size() (n, window int64) {
 	left := d.m.Length - d.confirmed
-	if d.limits.streams && !d.u.deaf.Load() {
+	if d.limits.streams && d.u.listening.pays() {
 		n = left
 		if d.limits.max > 0 {
 			n = min(n, d.limits.max)
@@ -59,27 +61,35 @@ func (d *delivery) size() (n, window int64) {
 	return min(max(d.u.pace.next(left, d.limits.max), d.limits.min), left), 0
 }
 
-// append sends n bytes from the confirmed offset and returns the offset in the answer. With a window it takes note of what
-// is confirmed meanwhile.
+// append sends n bytes from the confirmed offset and returns the offset in the answer. With a window it records what is
+// confirmed meanwhile, however it ends.
 func (d *delivery) append(ctx context.Context, n, window int64) (at int64, err error) {
 	a := Append{Manifest: d.m, Session: d.session, Offset: d.confirmed, Length: n, Moved: d.record.Moved}
-	var told told
+	var told *told
 	if window > 0 {
-		told.init(d.confirmed)
+		told = newTold(d.confirmed)
 		a.Confirmed = told.hear
 	}
+	var checked atomic.Int64 // by transfer; good for the first time that they are sent
+	checked.Store(min(n, d.u.pace.top()))
 	err = d.ask(ctx, func(ctx context.Context) (err error) {
-		a.Body = func() io.Reader { return newOutgoing(ctx, d, a.Offset, n, window, &told) }
+		a.Body = func() io.Reader { return newOutgoing(ctx, d, a.Offset, n, window, told, &checked) }
 		at, err = d.u.driver.Append(ctx, a)
 		return err
 	})
+	if told != nil {
+		offset, heard := told.last()
+		if heard || errors.Is(err, errUnheard) {
+			d.u.listened(ctx, d.m.ID, heard)
+		}
+		if err != nil && offset > d.confirmed {
+			err = cmp.Or(d.commit(ctx, offset), err)
+		}
+	}
 	e, ok := errors.AsType[*remote.Error](err)
 	switch {
-	case !ok || e.Kind != remote.KindUnread:
+	case !ok || e.Kind != remote.KindUnread || errors.Is(err, errUnheard):
 		return at, err
-	case errors.Is(err, errDeaf):
-		d.u.listenNoMore(ctx, d.m.ID)
-		return d.confirmed, d.resync(ctx)
 	case errors.Is(err, ErrRecord):
 		return at, e.Err
 	}
@@ -92,9 +102,11 @@ func (d *delivery) settle(ctx context.Context, n int64, err error) error {
 	switch {
 	case !ok:
 		return err
+	case errors.Is(err, errUnheard):
+		return d.resync(ctx)
 	case e.Problem == wire.CodeDigestMismatch:
 		return d.damaged(ctx, e)
-	case e.Shrink && n > d.u.pace.top():
+	case e.Shrink && d.limits.streams && n > d.u.pace.top():
 		d.limits.streams = false
 		return nil
 	case e.Shrink && n > d.limits.min && d.u.pace.refused(n):

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
@@ -40,12 +39,11 @@ type Options struct {
 
 // Uplink delivers attachments. Deliveries of different attachments may run at the same time.
 type Uplink struct {
-	driver  Driver
-	pace    *pace
-	limiter *Limiter
-	log     *slog.Logger
-	// deaf: what the server confirms in mid-append does not arrive here, so appends are no longer than a chunk.
-	deaf atomic.Bool
+	driver    Driver
+	pace      *pace
+	limiter   *Limiter
+	log       *slog.Logger
+	listening listening
 }
 
 // New checks the options. Errors wrap ErrBadOptions.
@@ -67,13 +65,17 @@ func New(o Options) (*Uplink, error) {
 	return &Uplink{driver: o.Driver, pace: newPace(o), limiter: o.Limiter, log: o.Logger}, nil
 }
 
+// Resumes reports whether an interrupted transfer goes on where it was.
+func (u *Uplink) Resumes() bool { return u.driver.Capabilities().Resume }
+
 // DriverName is the driver's name in the configuration.
 func (u *Uplink) DriverName() string { return u.driver.Name() }
 
-func (u *Uplink) listenNoMore(ctx context.Context, id attachment.ID) {
-	if u.deaf.CompareAndSwap(false, true) {
-		u.log.LogAttrs(ctx, slog.LevelWarn, "the server's confirmations do not arrive before an append ends; a proxy may keep them: sending in chunks",
-			slog.String(logging.KeyAttachment, string(id)))
+// listened takes note of whether the server was heard while a long append lasted.
+func (u *Uplink) listened(ctx context.Context, id attachment.ID, heard bool) {
+	if u.listening.note(heard) {
+		u.log.LogAttrs(ctx, slog.LevelWarn, "what the server confirms does not arrive before an append ends; a proxy may keep it: sending in chunks for a while",
+			slog.String(logging.KeyAttachment, string(id)), slog.Duration("while", missedFor))
 	}
 }
 

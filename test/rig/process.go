@@ -17,6 +17,9 @@ import (
 // readyTimeout bounds a start: recovery included.
 const readyTimeout = 60 * time.Second
 
+// readyPause is how long one look takes whether a program is ready.
+const readyPause = 50 * time.Millisecond
+
 // Process is a program that the rig started.
 type Process struct {
 	name string
@@ -37,15 +40,21 @@ func (r *Rig) start(ctx context.Context, name string, args ...string) (*Process,
 		return nil, err
 	}
 	defer conn.Close()
+	line := append(append(slices.Clone(r.Under[name]), filepath.Join(r.Bin, name)), args...)
+	cmd := exec.Command(line[0], line[1:]...)
+	cmd.Env = append(append(os.Environ(), "NOTIFY_SOCKET="+notify), r.Env[name]...)
+	return r.launch(ctx, name, cmd, func() (bool, error) { return notified(conn) })
+}
+
+// launch runs a program with its output appended to a log file, and asks again and again whether it is ready.
+func (r *Rig) launch(ctx context.Context, name string, cmd *exec.Cmd, ready func() (bool, error)) (*Process, error) {
 	log, err := os.OpenFile(r.Log(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	line := append(append(slices.Clone(r.Under[name]), filepath.Join(r.Bin, name)), args...)
-	p := &Process{name: name, cmd: exec.Command(line[0], line[1:]...), done: make(chan struct{})}
+	p := &Process{name: name, cmd: cmd, done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.Env = append(append(os.Environ(), "NOTIFY_SOCKET="+notify), r.Env[name]...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
@@ -54,7 +63,7 @@ func (r *Rig) start(ctx context.Context, name string, args ...string) (*Process,
 		p.err = p.cmd.Wait()
 		close(p.done)
 	}()
-	if err := p.ready(ctx, conn); err != nil {
+	if err := p.await(ctx, ready); err != nil {
 		tail, _ := os.ReadFile(r.Log(name))
 		return nil, errors.Join(fmt.Errorf("start %s: %w\n%s", name, err, lastLines(string(tail), 10)), p.Kill())
 	}
@@ -69,18 +78,23 @@ func lastLines(s string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-func (p *Process) ready(ctx context.Context, conn *net.UnixConn) error {
-	deadline := time.Now().Add(readyTimeout)
+// notified looks a moment for a program's word that it is ready.
+func notified(conn *net.UnixConn) (bool, error) {
+	if err := conn.SetReadDeadline(time.Now().Add(readyPause)); err != nil {
+		return false, err
+	}
 	buf := make([]byte, 4096)
+	n, err := conn.Read(buf)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = nil
+	}
+	return err == nil && strings.Contains("\n"+string(buf[:n])+"\n", "\nREADY=1\n"), err
+}
+
+func (p *Process) await(ctx context.Context, ready func() (bool, error)) error {
+	deadline := time.Now().Add(readyTimeout)
 	for {
-		if err := conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
-			return err
-		}
-		n, err := conn.Read(buf)
-		if err == nil && strings.Contains("\n"+string(buf[:n])+"\n", "\nREADY=1\n") {
-			return nil
-		}
-		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		if ok, err := ready(); ok || err != nil {
 			return err
 		}
 		select {

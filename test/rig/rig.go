@@ -50,6 +50,12 @@ type Options struct {
 	// Under is a command with its arguments that starts a program, by the program's name, from its next start on. It must
 	// become the program (execve(2)), so that the rig kills and stops the program itself.
 	Under map[string][]string
+	// EndpointPath is that of the daemon's endpoint at fieldgw-server, with its slash; empty for the root.
+	EndpointPath string
+	// Foreign is a server in the place of fieldgw-server; nil for none. The rig cannot ask it anything.
+	Foreign *Foreign
+	// Front makes the process of a proxy between link and server, which listens on addr; nil for none. It is started once.
+	Front func(ctx context.Context, r *Rig, addr string) (*exec.Cmd, error)
 }
 
 // Rig is a server, a link and a device.
@@ -58,6 +64,7 @@ type Rig struct {
 	Link *linkproxy.Proxy
 
 	server, daemon *Process
+	front          *Process
 	serverAddr     string
 	stopLink       context.CancelFunc
 	linkDone       chan error
@@ -89,7 +96,14 @@ func New(ctx context.Context, o Options) (*Rig, error) {
 		return nil, err
 	}
 	r.serverAddr = fmt.Sprintf("127.0.0.1:%d", port)
-	if r.Link, err = linkproxy.New(linkproxy.Options{Target: r.serverAddr}); err != nil {
+	target := r.serverAddr
+	if r.Front != nil {
+		if port, err = freePort(); err != nil {
+			return nil, err
+		}
+		target = fmt.Sprintf("127.0.0.1:%d", port)
+	}
+	if r.Link, err = linkproxy.New(linkproxy.Options{Target: target}); err != nil {
 		return nil, err
 	}
 	linkCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -98,7 +112,14 @@ func New(ctx context.Context, o Options) (*Rig, error) {
 	if err := r.WriteConfig(""); err != nil {
 		return nil, err
 	}
-	return r, r.StartServer(ctx)
+	if err := r.StartServer(ctx); err != nil || r.Front == nil {
+		return r, err
+	}
+	cmd, err := r.Front(ctx, r, target)
+	if err == nil {
+		r.front, err = r.launch(ctx, "front", cmd, func() (bool, error) { return listening(target) })
+	}
+	return r, err
 }
 
 // Twin is a second device with a copy of this one's state directory, on the same link to the same server. Its daemon is a
@@ -159,31 +180,39 @@ func (r *Rig) WriteConfig(extra string) error {
 state_dir = %[1]q
 [watch.camera]
 path = %[2]q
-settle = %[11]q
+settle = %[10]q
 adopt = %[3]q
 [uplink]
-endpoint = "https://%[4]s"
-credential = %[5]q
-ca_file = %[6]q
-%[12]s
+%[4]s
+%[5]s
 [uplink.retry]
-first = %[7]q
-second = %[7]q
-third = %[7]q
-cap = %[7]q
+first = %[6]q
+second = %[6]q
+third = %[6]q
+cap = %[6]q
 [control]
-socket = %[8]q
+socket = %[7]q
 group = ""
+%[8]s
 %[9]s
-%[10]s
-`, r.Path("device", "state"), r.Capture(), r.Adopt, r.Link.Addr(), r.Credential,
-		r.Path("server", "tls", "cert.pem"), r.Retry, r.Socket(), r.Config, extra,
-		r.Settle, r.Uplink)
+`, r.Path("device", "state"), r.Capture(), r.Adopt, r.endpoint(), r.Uplink, r.Retry, r.Socket(), r.Config, extra, r.Settle)
 	return os.WriteFile(r.DaemonConfig(), []byte(text), 0o600)
 }
 
-// StartServer starts fieldgw-server and waits until it is ready.
+// endpoint is what the daemon's configuration says about the server's address and how to be known there.
+func (r *Rig) endpoint() string {
+	if r.Foreign != nil {
+		return fmt.Sprintf("endpoint = %q\naccount = \"default\"", r.Foreign.Endpoint(r.Link.Addr()))
+	}
+	return fmt.Sprintf("endpoint = %q\ncredential = %q\nca_file = %q", "https://"+r.Link.Addr()+r.EndpointPath, r.Credential, r.Path("server", "tls", "cert.pem"))
+}
+
+// StartServer starts the server and waits until it is ready.
 func (r *Rig) StartServer(ctx context.Context) (err error) {
+	if r.Foreign != nil {
+		r.server, err = r.startForeign(ctx)
+		return err
+	}
 	args := []string{"--data", r.Path("server"), "--listen", r.serverAddr, "--log-format", "text"}
 	r.server, err = r.start(ctx, "fieldgw-server", append(args, r.ServerArgs...)...)
 	return err
@@ -198,19 +227,19 @@ func (r *Rig) StartDaemon(ctx context.Context) (err error) {
 // KillDaemon ends fieldgwd without warning (SIGKILL).
 func (r *Rig) KillDaemon() error { return r.daemon.Kill() }
 
-// KillServer ends fieldgw-server without warning (SIGKILL).
+// KillServer ends the server without warning (SIGKILL).
 func (r *Rig) KillServer() error { return r.server.Kill() }
 
 // StopDaemon ends fieldgwd in order (SIGTERM).
 func (r *Rig) StopDaemon() error { return r.daemon.Stop() }
 
-// StopServer ends fieldgw-server in order (SIGTERM).
+// StopServer ends the server in order (SIGTERM).
 func (r *Rig) StopServer() error { return r.server.Stop() }
 
 // Daemon is the fieldgwd that was started last; nil when it did not start.
 func (r *Rig) Daemon() *Process { return r.daemon }
 
-// Server is the fieldgw-server that was started last; nil when it did not start.
+// Server is the server that was started last; nil when it did not start.
 func (r *Rig) Server() *Process { return r.server }
 
 // CheckStopped has fieldgwd check queue and files, every byte of them, while no daemon runs.
@@ -225,10 +254,18 @@ func (r *Rig) CheckStopped(ctx context.Context) error {
 // Close ends everything. The directory stays.
 func (r *Rig) Close() error {
 	var errs []error
-	for _, p := range []*Process{r.daemon, r.server} {
-		if p != nil && p.Running() {
+	if p := r.daemon; p != nil && p.Running() {
+		errs = append(errs, p.Stop())
+	}
+	if p := r.server; p != nil && p.Running() {
+		if r.Foreign == nil {
 			errs = append(errs, p.Stop())
+		} else {
+			errs = append(errs, p.Kill()) // how it ends is its own matter
 		}
+	}
+	if p := r.front; p != nil && p.Running() {
+		errs = append(errs, p.Kill())
 	}
 	if r.stopLink != nil { // a twin's link is not its own
 		r.stopLink()

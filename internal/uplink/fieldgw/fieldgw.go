@@ -15,10 +15,12 @@ import (
 	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/uplink"
+	"github.com/fieldgw/fieldgw/internal/uplink/rufh"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
-// Driver implements uplink.Driver. The bytes go by tus 1.0.0's core protocol.
+// Driver implements uplink.Driver. The bytes go by tus 1.0.0's core protocol, and by Resumable Uploads for HTTP where
+// offsets are to be confirmed while an append lasts. Both name the same upload, whose offset is asked for by tus.
 type Driver struct{ client *remote.Client }
 
 // New returns the driver that sends through client.
@@ -60,6 +62,7 @@ func (f *Driver) Reserve(ctx context.Context, m *attachment.Manifest, _ attachme
 			return uplink.Reservation{}, incomplete(resp, a, "has no upload that this device can use")
 		}
 		res.BytesNeeded, res.Offset, res.MaxAppend = true, a.Upload.Offset, a.Upload.MaxAppend
+		res.Streams = slices.Contains(a.Upload.Dialects, wire.DialectRUFH)
 		u, err := resp.Resolve(a.Upload.URL)
 		if err != nil {
 			return uplink.Reservation{}, resp.Foreign(err)
@@ -123,13 +126,25 @@ func (f *Driver) Offset(ctx context.Context, _ *attachment.Manifest, s attachmen
 	return offsetIn(resp)
 }
 
-// Append is PATCH of the upload (tus 1.0.0, Core Protocol, PATCH).
+// Append is PATCH of the upload: of Resumable Uploads for HTTP where somebody hears of confirmations, else of tus 1.0.0 (Core
+// Protocol, PATCH).
 func (f *Driver) Append(ctx context.Context, a uplink.Append) (int64, error) {
+	resp, err := f.patch(ctx, a)
+	if err != nil {
+		return 0, err
+	}
+	return offsetIn(resp)
+}
+
+func (f *Driver) patch(ctx context.Context, a uplink.Append) (*remote.Response, error) {
+	if a.Confirmed != nil {
+		return rufh.Patch(ctx, f.client, a)
+	}
 	u, err := f.client.Resolve(a.Session.URL)
 	if err != nil {
-		return 0, remote.Fail(remote.StepAppend, remote.KindRequest, err)
+		return nil, remote.Fail(remote.StepAppend, remote.KindRequest, err)
 	}
-	resp, err := f.client.Stream(ctx, remote.Append{
+	return f.client.Stream(ctx, remote.Append{
 		Step: remote.StepAppend, Method: http.MethodPatch, URL: u, Body: a.Body, Length: a.Length, Moved: a.Moved,
 		Header: http.Header{
 			wire.HeaderTusResumable: {wire.TusVersion},
@@ -137,10 +152,6 @@ func (f *Driver) Append(ctx context.Context, a uplink.Append) (int64, error) {
 			"Content-Type":          {wire.ContentTypeOffset},
 		},
 	})
-	if err != nil {
-		return 0, err
-	}
-	return offsetIn(resp)
 }
 
 // offsetIn reads the confirmed offset of an answer.

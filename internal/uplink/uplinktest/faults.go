@@ -82,6 +82,24 @@ func Refuse(status int, code wire.Code, header http.Header) Act {
 	}
 }
 
+// recording keeps a final answer back. Interim ones go out as they come.
+type recording struct {
+	*httptest.ResponseRecorder
+	live http.ResponseWriter
+}
+
+func record(w http.ResponseWriter) recording { return recording{httptest.NewRecorder(), w} }
+
+// WriteHeader implements http.ResponseWriter.
+func (r recording) WriteHeader(status int) {
+	if status >= 200 {
+		r.ResponseRecorder.WriteHeader(status)
+		return
+	}
+	maps.Copy(r.live.Header(), r.Header())
+	r.live.WriteHeader(status)
+}
+
 // RefuseFieldgw answers with a status as a fieldgw server of a later version might: marked, with a code that nobody knows.
 func RefuseFieldgw(w http.ResponseWriter, _ *http.Request, status int) {
 	problem(w, status, "a_code_of_the_future", "told to refuse")
@@ -90,7 +108,7 @@ func RefuseFieldgw(w http.ResponseWriter, _ *http.Request, status int) {
 // Edit lets the server work and changes its answer before it leaves.
 func Edit(change func(status int, header http.Header, body []byte) (int, []byte)) Act {
 	return func(_ *Server, w http.ResponseWriter, r *http.Request, next http.Handler) {
-		rec := httptest.NewRecorder()
+		rec := record(w)
 		next.ServeHTTP(rec, r)
 		header := rec.Header().Clone()
 		status, body := change(rec.Code, header, rec.Body.Bytes())
@@ -118,7 +136,7 @@ func Cut(n int64) Act {
 		if n < r.ContentLength {
 			r.Body = io.NopCloser(io.MultiReader(io.LimitReader(r.Body, n), failing{}))
 		}
-		next.ServeHTTP(httptest.NewRecorder(), r)
+		next.ServeHTTP(record(w), r)
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil || conn.Close() != nil {
 			return
@@ -135,7 +153,7 @@ func (failing) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 func Hang(n int64) Act {
 	return func(s *Server, w http.ResponseWriter, r *http.Request, next http.Handler) {
 		r.Body = io.NopCloser(io.MultiReader(io.LimitReader(r.Body, n), failing{}))
-		next.ServeHTTP(httptest.NewRecorder(), r)
+		next.ServeHTTP(record(w), r)
 		<-s.released
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
@@ -144,7 +162,7 @@ func Hang(n int64) Act {
 // Slow lets the server work and holds the answer back for so long.
 func Slow(d time.Duration) Act {
 	return func(s *Server, w http.ResponseWriter, r *http.Request, next http.Handler) {
-		rec := httptest.NewRecorder()
+		rec := record(w)
 		next.ServeHTTP(rec, r)
 		timer := time.NewTimer(d)
 		defer timer.Stop()

@@ -2,6 +2,7 @@ package uplinktest
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
@@ -18,13 +19,18 @@ import (
 // Token is the one that the server takes at first.
 const Token = "fgw1.plant.tablet-1.Zmlyc3Qtc2VjcmV0LW9mLXRoaXJ0eS10d28tYnl0ZXM"
 
-// Server speaks the protocol of docs/protocol.md with tus 1.0.0's core, keeps everything in memory, and misbehaves where
-// it is told to. It is an http.Handler.
+// Server speaks the protocol of docs/protocol.md with tus 1.0.0's core and Resumable Uploads for HTTP, whose uploads devices
+// may also create by themselves. It keeps everything in memory, and misbehaves where it is told to. It is an http.Handler.
 type Server struct {
 	mu       sync.Mutex
 	token    string
 	max      int64
 	pending  bool
+	dialects []string
+	interim  Interim
+	limits   string
+	digests  bool
+	grade    receipt.Grade
 	received func(id string, from, to int64)
 	items    map[string]*item
 	uploads  map[string]*upload
@@ -58,11 +64,23 @@ type upload struct {
 	turn   int // grows with each request that is served; an append goes on only while it is its turn
 	void   bool
 	digest bool // void because of the digest
+
+	created  bool   // by the device itself
+	declared string // Repr-Digest at the creation
+	done     bool   // completed by the device, where it was created by it
+}
+
+// complete reports whether every byte is there and, where that is asked for, the device said so.
+func (u *upload) complete() bool {
+	return u.done || !u.created && int64(len(u.data)) == u.item.facts.Length
 }
 
 // NewServer returns a server that has nothing.
 func NewServer() *Server {
-	return &Server{token: Token, items: map[string]*item{}, uploads: map[string]*upload{}, released: make(chan struct{})}
+	return &Server{
+		token: Token, grade: receipt.RegisteredDurable, items: map[string]*item{}, uploads: map[string]*upload{}, released: make(chan struct{}),
+		dialects: []string{wire.DialectTus}, interim: Truly, limits: "min-size=0", digests: true,
+	}
 }
 
 // ServeHTTP implements http.Handler.
@@ -80,8 +98,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func stepOf(r *http.Request) remote.Step {
+	if r.Method == http.MethodPost && r.URL.Path == "/v1/uploads" {
+		return remote.StepReserve
+	}
 	return map[string]remote.Step{
-		http.MethodPut: remote.StepReserve, http.MethodHead: remote.StepOffset, http.MethodPatch: remote.StepAppend,
+		http.MethodOptions: remote.StepProbe,
+		http.MethodPut:     remote.StepReserve, http.MethodHead: remote.StepOffset, http.MethodPatch: remote.StepAppend,
 		http.MethodPost: remote.StepRegister, http.MethodDelete: remote.StepCancel,
 		http.MethodGet: map[bool]remote.Step{true: remote.StepProbe, false: remote.StepVerify}[r.URL.Path == "/v1/status"],
 	}[r.Method]
@@ -103,7 +125,10 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	mux.HandleFunc("PUT /v1/attachments/{id}", s.reserve)
 	mux.HandleFunc("GET /v1/attachments/{id}", s.show)
 	mux.HandleFunc("POST /v1/attachments/{id}/registration", s.register)
+	mux.HandleFunc("OPTIONS /v1/uploads", s.discover)
+	mux.HandleFunc("POST /v1/uploads", s.create)
 	mux.HandleFunc("HEAD /v1/uploads/{id}", s.offset)
+	mux.HandleFunc("GET /v1/uploads/{id}", s.download)
 	mux.HandleFunc("PATCH /v1/uploads/{id}", s.append)
 	mux.HandleFunc("DELETE /v1/uploads/{id}", s.cancel)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
@@ -160,13 +185,13 @@ func (s *Server) view(it *item) wire.Attachment {
 	case wire.StateReserved:
 		if it.upload != nil && !it.upload.void {
 			a.Upload = &wire.Upload{
-				URL: "/v1/uploads/" + it.upload.id, Dialects: []string{wire.DialectTus},
+				URL: "/v1/uploads/" + it.upload.id, Dialects: s.dialects,
 				Offset: int64(len(it.upload.data)), MaxAppend: s.max,
 			}
 		}
 	default:
 		length := it.facts.Length
-		a.Length, a.SHA256, a.Receipt = &length, it.facts.SHA256, it.receipt
+		a.Length, a.SHA256, a.Receipt = &length, it.facts.SHA256, s.graded(it.receipt)
 	}
 	return a
 }
@@ -206,11 +231,21 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 			it.state = wire.StateRegistered
 			it.receipt = &receipt.Receipt{
 				AttachmentID: it.id, MediaID: it.mediaID, Parent: message.Parent, Length: it.facts.Length,
-				SHA256: it.facts.SHA256, Grade: receipt.RegisteredDurable, RegisteredAt: time.Now().UTC(), Server: "uplinktest",
+				SHA256: it.facts.SHA256, Grade: s.grade, RegisteredAt: time.Now().UTC(), Server: "uplinktest",
 			}
 		}
-		answer(w, http.StatusOK, it.receipt)
+		answer(w, http.StatusOK, s.graded(it.receipt))
 	}
+}
+
+// graded is a receipt with the grade that the server gives now.
+func (s *Server) graded(r *receipt.Receipt) *receipt.Receipt {
+	if r == nil {
+		return nil
+	}
+	shown := *r
+	shown.Grade = s.grade
+	return &shown
 }
 
 func answer(w http.ResponseWriter, status int, message any) {
@@ -232,6 +267,11 @@ func send(w http.ResponseWriter, message any) {
 	if err := json.NewEncoder(w).Encode(message); err != nil {
 		return
 	}
+}
+
+func base64Digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
 func digest(data []byte) string {

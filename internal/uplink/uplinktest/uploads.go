@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
@@ -14,7 +15,7 @@ import (
 func (s *Server) find(w http.ResponseWriter, r *http.Request) *upload {
 	u := s.uploads[r.PathValue("id")]
 	switch {
-	case r.Header.Get(wire.HeaderTusResumable) != wire.TusVersion:
+	case !partial(r) && r.Header.Get(wire.HeaderTusResumable) != wire.TusVersion:
 		problem(w, http.StatusPreconditionFailed, wire.CodeTusVersion, "speak tus 1.0.0")
 		return nil
 	case u == nil:
@@ -24,7 +25,9 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) *upload {
 		problem(w, http.StatusGone, wire.CodeSessionGone, "void session")
 		return nil
 	}
-	w.Header().Set(wire.HeaderTusResumable, wire.TusVersion)
+	if !partial(r) {
+		w.Header().Set(wire.HeaderTusResumable, wire.TusVersion)
+	}
 	return u
 }
 
@@ -33,8 +36,7 @@ func (s *Server) offset(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	if u := s.find(w, r); u != nil {
 		u.turn++
-		w.Header().Set(wire.HeaderUploadOffset, strconv.Itoa(len(u.data)))
-		w.Header().Set(wire.HeaderUploadLength, strconv.FormatInt(u.item.facts.Length, 10))
+		s.state(w.Header(), u)
 		w.WriteHeader(http.StatusOK)
 	}
 }
@@ -57,11 +59,12 @@ func (s *Server) append(w http.ResponseWriter, r *http.Request) {
 	}
 	refused := true
 	from, err := strconv.ParseInt(r.Header.Get(wire.HeaderUploadOffset), 10, 64)
+	media := map[bool]string{true: wire.ContentTypePartial, false: wire.ContentTypeOffset}[partial(r)]
 	switch {
-	case err != nil || r.Header.Get("Content-Type") != wire.ContentTypeOffset:
+	case err != nil || r.Header.Get("Content-Type") != media || partial(r) && !readable(r.Header.Get(wire.HeaderUploadComplete)):
 		problem(w, http.StatusBadRequest, wire.CodeInvalid, "not an append")
 	case from != int64(len(u.data)):
-		w.Header().Set(wire.HeaderUploadOffset, strconv.Itoa(len(u.data)))
+		s.state(w.Header(), u)
 		problem(w, http.StatusConflict, wire.CodeOffsetMismatch, "another offset")
 	case r.ContentLength < 0 || r.ContentLength > u.item.facts.Length-from || s.max > 0 && r.ContentLength > s.max:
 		problem(w, http.StatusRequestEntityTooLarge, wire.CodeAppendLimit, "too large")
@@ -74,24 +77,47 @@ func (s *Server) append(w http.ResponseWriter, r *http.Request) {
 	if refused {
 		return
 	}
-	err = s.take(u, turn, r.Body)
+	err = s.take(u, turn, r.Body, s.teller(w, r))
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if u.created && err == nil {
+		u.done = u.done || r.Header.Get(wire.HeaderUploadComplete) == "?1"
+	}
 	switch {
 	case err != nil:
 		problem(w, http.StatusBadRequest, wire.CodeInvalid, "interrupted")
 	case !s.finish(u):
+		w.Header().Set(wire.HeaderUploadComplete, "?1")
 		problem(w, http.StatusUnprocessableEntity, wire.CodeDigestMismatch, "other bytes")
 	default:
-		w.Header().Set(wire.HeaderUploadOffset, strconv.Itoa(len(u.data)))
+		s.state(w.Header(), u)
 		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+func readable(complete string) bool { return complete == "?0" || complete == "?1" }
+
+// teller tells, in an append of Resumable Uploads for HTTP, what is stored while it lasts.
+func (s *Server) teller(w http.ResponseWriter, r *http.Request) func(stored int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	interim := s.interim
+	if !partial(r) || interim == nil {
+		return func(int64) {}
+	}
+	return func(stored int64) {
+		for _, offset := range interim(stored) {
+			w.Header().Set(wire.HeaderInteropVersion, version)
+			w.Header().Set(wire.HeaderUploadOffset, strconv.FormatInt(offset, 10))
+			w.WriteHeader(wire.StatusResumption)
+		}
 	}
 }
 
 var errTurn = errors.New("a newer request came")
 
 // take keeps what arrives, as it arrives.
-func (s *Server) take(u *upload, turn int, body io.Reader) error {
+func (s *Server) take(u *upload, turn int, body io.Reader, tell func(stored int64)) error {
 	buf := make([]byte, 4<<10)
 	for {
 		n, err := body.Read(buf)
@@ -104,7 +130,11 @@ func (s *Server) take(u *upload, turn int, body io.Reader) error {
 				s.received(u.item.id, from, from+int64(n))
 			}
 		}
+		stored := int64(len(u.data))
 		s.mu.Unlock()
+		if current && n > 0 {
+			tell(stored)
+		}
 		switch {
 		case !current:
 			return errTurn
@@ -118,10 +148,14 @@ func (s *Server) take(u *upload, turn int, body io.Reader) error {
 
 // finish verifies an upload that is complete; false says that its bytes are others than declared.
 func (s *Server) finish(u *upload) bool {
-	if int64(len(u.data)) < u.item.facts.Length || u.item.state != wire.StateReserved {
+	if !u.complete() || u.item.state != wire.StateReserved {
 		return true
 	}
-	if digest(u.data) != u.item.facts.SHA256 {
+	other := digest(u.data) != u.item.facts.SHA256
+	if u.created {
+		other = u.declared != "" && u.declared != reprDigest(u.data)
+	}
+	if other {
 		u.void, u.digest = true, true
 		return false
 	}
@@ -150,6 +184,13 @@ func (s *Server) SetPending(pending bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending = pending
+}
+
+// SetGrade is what receipts are worth from now on.
+func (s *Server) SetGrade(g receipt.Grade) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.grade = g
 }
 
 // OnReceived has f called, with the server's lock held, for every run of payload bytes as it arrives.
