@@ -18,9 +18,6 @@ import (
 // does not arrive at one moment.
 const retrySpread = 2 * time.Second
 
-// onlineSpread is the same for devices that came online together, which is mostly a site whose uplink is back.
-const onlineSpread = 10 * time.Second
-
 // verb is one decision about one attachment. It reports whether something changed.
 type verb struct {
 	// event is what the decision is called in the journal, for a dry run.
