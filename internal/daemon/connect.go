@@ -9,6 +9,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/uplink"
 	"github.com/fieldgw/fieldgw/internal/uplink/fieldgw"
+	"github.com/fieldgw/fieldgw/internal/uplink/rufh"
 	"github.com/fieldgw/fieldgw/internal/uplink/tus"
 )
 
@@ -22,6 +23,9 @@ type kind struct {
 var kinds = map[config.Driver]kind{
 	config.DriverFieldgw: {remote.Fieldgw, func(_ *config.Config, client *remote.Client) (uplink.Driver, error) {
 		return fieldgw.New(client), nil
+	}},
+	config.DriverRUFH: {rufh.Protocol, func(cfg *config.Config, client *remote.Client) (uplink.Driver, error) {
+		return rufh.New(rufh.Options{Client: client, LengthOnly: cfg.Uplink.Verify == config.VerifyLength}), nil
 	}},
 	config.DriverTus: {tus.Protocol, func(cfg *config.Config, client *remote.Client) (uplink.Driver, error) {
 		return tus.New(tus.Options{

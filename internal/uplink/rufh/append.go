@@ -11,6 +11,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/uplink"
+	"github.com/fieldgw/fieldgw/internal/uplink/foreign"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
@@ -96,7 +97,7 @@ func (d *Driver) Append(ctx context.Context, a uplink.Append) (int64, error) {
 			d.end(a.Session, ending{failed: true})
 			return 0, resp.Mismatch(fmt.Errorf("%w: the upload is complete after %d of %d bytes", uplink.ErrAnswer, to, a.Manifest.Length))
 		}
-		e := ending{sha256: sha256In(resp.Header)}
+		e := ending{sha256: foreign.DigestIn(resp.Header)}
 		if u, err := resp.Resolve(resp.Header.Get("Location")); err == nil {
 			e.place = u
 		}

@@ -119,7 +119,7 @@ func (d *Driver) head(ctx context.Context, step remote.Step, m *attachment.Manif
 		return state{}, gone(step, fmt.Sprintf("the upload has ended after %d bytes", at.offset))
 	}
 	at.limit, _ = wire.ParseUploadLimit(resp.Header.Values(wire.HeaderUploadLimit))
-	if at.sha256 = sha256In(resp.Header); at.sha256 == "" {
+	if at.sha256 = foreign.DigestIn(resp.Header); at.sha256 == "" {
 		at.sha256 = end.sha256
 	}
 	return at, nil

@@ -3,13 +3,9 @@ package tus
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"net/http"
-	"net/url"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -159,20 +155,6 @@ func listed(h http.Header, name string) []string {
 	return all
 }
 
-// digestIn is the SHA-256 in hex of a Repr-Digest (RFC 9530, 3), empty without a valid one.
-func digestIn(lines []string) string {
-	for _, line := range lines {
-		for member := range strings.SplitSeq(line, ",") {
-			text, ok := strings.CutPrefix(strings.TrimSpace(member), "sha-256=:")
-			text, _, ended := strings.Cut(text, ":")
-			if sum, err := base64.StdEncoding.DecodeString(text); ok && ended && err == nil && len(sum) == sha256.Size {
-				return hex.EncodeToString(sum)
-			}
-		}
-	}
-	return ""
-}
-
 // metadata is what is said of an attachment at its creation. Servers show a file by filename and filetype; the rest is for
 // who looks for it later.
 func metadata(m *attachment.Manifest) string {
@@ -186,17 +168,4 @@ func metadata(m *attachment.Manifest) string {
 		}
 	}
 	return strings.Join(pairs, ",")
-}
-
-// maxID is how long a receipt's names may be, in bytes.
-const maxID = 255
-
-// sessionID is a short name for an upload: the last part of its address, or else a digest of it.
-func sessionID(u *url.URL) string {
-	id := path.Base(u.Path)
-	if u.RawQuery == "" && id != "." && id != "/" && len(id) <= maxID && attachment.Printable(id) == id {
-		return id
-	}
-	sum := sha256.Sum256([]byte(u.String()))
-	return hex.EncodeToString(sum[:16])
 }

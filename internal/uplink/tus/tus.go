@@ -90,7 +90,7 @@ func (d *Driver) create(ctx context.Context, m *attachment.Manifest) (uplink.Res
 	if err != nil {
 		return uplink.Reservation{}, resp.Foreign(fmt.Errorf("address of the new upload: %w", err))
 	}
-	s := attachment.Session{ID: sessionID(u), URL: u.String()}
+	s := attachment.Session{ID: foreign.SessionID(u), URL: u.String()}
 	return uplink.Reservation{Session: s, MediaID: s.ID, BytesNeeded: true}, nil
 }
 
@@ -195,7 +195,7 @@ func (d *Driver) head(ctx context.Context, step remote.Step, m *attachment.Manif
 		return held{}, gone(step, fmt.Sprintf("the upload has a length of %.20s", length))
 	}
 	at, err := offsetIn(resp)
-	return held{at, digestIn(resp.Header.Values("Repr-Digest"))}, err
+	return held{at, foreign.DigestIn(resp.Header)}, err
 }
 
 // resolve is the address of a session, which the configuration may have left behind.

@@ -16,6 +16,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/uplink"
+	"github.com/fieldgw/fieldgw/internal/uplink/foreign"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
@@ -84,15 +85,15 @@ func (d *Driver) readBack(ctx context.Context, m *attachment.Manifest, s attachm
 		}
 		h := header()
 		h.Set("Accept-Encoding", "identity")
-		got := &reading{sum: sha256.New(), left: m.Length, moved: uplink.Progress(ctx)}
+		got := foreign.NewReading(m.Length, uplink.Progress(ctx))
 		resp, err := d.Client.Download(ctx, remote.Request{Step: remote.StepVerify, Method: http.MethodGet, URL: u, Header: h}, got)
 		refusal, refused := errors.AsType[*remote.Error](err)
 		switch {
 		case err == nil:
-			return got.verdict(resp, m)
-		case errors.Is(err, errTooLong):
+			return verdict(got, resp, m)
+		case errors.Is(err, foreign.ErrTooLong):
 			return uplink.Verdict{}, remote.Fail(remote.StepVerify, remote.KindForeign, err)
-		case !refused || !slices.Contains(unreadable, refusal.Status):
+		case !refused || !slices.Contains(foreign.Unreadable, refusal.Status):
 			return uplink.Verdict{}, err
 		}
 		if _, err := d.head(ctx, remote.StepVerify, m, s); err != nil {
@@ -104,38 +105,12 @@ func (d *Driver) readBack(ctx context.Context, m *attachment.Manifest, s attachm
 	}
 }
 
-// unreadable are the answers to GET of servers that do not give out what they stored, or send elsewhere for it.
-var unreadable = []int{
-	http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect,
-	http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
-	http.StatusGone, http.StatusNotImplemented,
-}
-
-// reading takes what is read back.
-type reading struct {
-	sum   hash.Hash
-	left  int64
-	taken int64
-	moved func(n int64)
-}
-
-var errTooLong = fmt.Errorf("%w: more came back than was sent", remote.ErrForeign)
-
-// Write implements io.Writer.
-func (r *reading) Write(p []byte) (int, error) {
-	if int64(len(p)) > r.left-r.taken {
-		return 0, errTooLong
-	}
-	r.taken += int64(len(p))
-	r.moved(int64(len(p)))
-	return r.sum.Write(p)
-}
-
 // verdict says what came back. Servers do not mark this answer as one of tus, so that a page of somebody else's is told by
 // its length.
-func (r *reading) verdict(resp *remote.Response, m *attachment.Manifest) (uplink.Verdict, error) {
-	if r.taken != m.Length && resp.Header.Get(wire.HeaderTusResumable) == "" {
-		return uplink.Verdict{}, resp.Foreign(fmt.Errorf("%w: %d bytes came back", remote.ErrForeign, r.taken))
+func verdict(got *foreign.Reading, resp *remote.Response, m *attachment.Manifest) (uplink.Verdict, error) {
+	length, sha := got.Sum()
+	if length != m.Length && resp.Header.Get(wire.HeaderTusResumable) == "" {
+		return uplink.Verdict{}, resp.Foreign(fmt.Errorf("%w: %d bytes came back", remote.ErrForeign, length))
 	}
-	return uplink.Verdict{Length: r.taken, SHA256: hex.EncodeToString(r.sum.Sum(nil))}, nil
+	return uplink.Verdict{Length: length, SHA256: sha}, nil
 }
