@@ -32,6 +32,7 @@ type serveFlags struct {
 	clientCA             string
 	plain                bool
 	maxLength, maxAppend config.Size
+	expire               config.Duration
 }
 
 func newServe(c *common, use, short string) *cobra.Command {
@@ -47,7 +48,8 @@ func newServe(c *common, use, short string) *cobra.Command {
 	flags.StringVar(&f.clientCA, "client-ca", "", "authorities in PEM whose client certificates identify devices, besides tokens")
 	flags.BoolVar(&f.plain, "http", false, "serve plain http; only on a loopback address")
 	flags.TextVar(&f.maxLength, "max-length", config.Size(wire.MaxLength), "largest attachment")
-	flags.TextVar(&f.maxAppend, "max-append", config.Size(8<<20), "largest body of one append")
+	flags.TextVar(&f.maxAppend, "max-append", config.Size(8<<20), "largest body of one append of a device")
+	flags.TextVar(&f.expire, "expire", config.Duration(7*24*time.Hour), "end an upload that got no byte for this long")
 	return cmd
 }
 
@@ -79,7 +81,9 @@ func serve(ctx context.Context, c *common, f serveFlags) (err error) {
 	var uplink string
 	s, err := server.New(ctx, server.Options{
 		Dir: c.data, Logger: log, ClientCAs: clients,
-		Limits: server.Limits{MaxLength: f.maxLength.Bytes(), MaxAppend: f.maxAppend.Bytes()},
+		Limits: server.Limits{
+			MaxLength: f.maxLength.Bytes(), MaxAppend: f.maxAppend.Bytes(), Expire: time.Duration(f.expire),
+		},
 		Notify: func(state string) {
 			_, err := daemon.SdNotify(false, state)
 			if state == daemon.SdNotifyReady {
@@ -174,6 +178,8 @@ func (f serveFlags) check() error {
 		return usagef("--max-length is 1B to %s", config.Size(wire.MaxLength))
 	case f.maxAppend < 1:
 		return usagef("--max-append is at least 1B")
+	case time.Duration(f.expire) < time.Second:
+		return usagef("--expire is at least 1s")
 	}
 	if !f.plain {
 		return nil

@@ -158,6 +158,38 @@ func (s *story) deliveries() {
 	s.token, s.second = s.second, s.token
 }
 
+// creations: clients open uploads by themselves, one of them ends its own and begins anew, one is cut off by a restart, and
+// one is left alone for so long that it ends.
+func (s *story) creations() {
+	var url string
+	begin := func(content string, as dialect) file {
+		f := newCreated(content, as)
+		s.files = append(s.files, f)
+		url = s.create(f).location()
+		s.take("created")
+		s.send(url, 0, content[:4])
+		return f
+	}
+	finish := func(f file) {
+		s.send(url, 4, string(f.bytes[4:]))
+		s.acks.receipts[f.id] = string(asJSON(s.t, decode[wire.Attachment](s.show(f).is(200)).Receipt))
+		s.take("finished")
+	}
+	finish(begin("a digest declared", declared))
+	one := begin("no digest declared", undeclared)
+	s.restart()
+	finish(one)
+	begin("ended by its client", declared)
+	delete(s.acks.offsets, url)
+	s.delete(url).is(204)
+	s.take("ended")
+	begin("left alone", undeclared)
+	clear(s.acks.offsets)
+	s.now = s.now.Add(2 * s.server.limits.Expire)
+	check(s.t, s.server.engine.Tidy(s.t.Context()))
+	s.headed(url).is(410)
+}
+
 // expiry: sessions stand idle, and the oldest one makes room for another.
 func (s *story) expiry() {
 	var first string
@@ -218,6 +250,7 @@ func (s *story) audits() {
 func TestCrashAtEveryOperation(t *testing.T) {
 	s := newStory(t)
 	s.deliveries()
+	s.creations()
 	s.expiry()
 	s.damage()
 	s.audits()

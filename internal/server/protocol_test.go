@@ -12,6 +12,7 @@ import (
 
 	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/server/admin"
+	"github.com/fieldgw/fieldgw/internal/server/upload"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
@@ -82,6 +83,7 @@ func TestRoutes(t *testing.T) {
 		"/v1/attachments/" + id:          wire.CodeNotFound,
 		"/v1/attachments/a%2Fb":          wire.CodeNotFound,
 		"/v1/attachments/x/y":            wire.CodeNotFound,
+		"/v1/uploads":                    wire.CodeMethod,
 		"/v1/uploads/x":                  wire.CodeMethod,
 		"/v1/uploads/":                   wire.CodeNotFound,
 		"/v1/attachments?limit=0":        wire.CodeInvalid,
@@ -96,9 +98,9 @@ func TestRoutes(t *testing.T) {
 	}
 	for path, allow := range map[string]string{
 		"/v1/status": "GET", "/v1/attachments": "GET", "/v1/attachments/x": "GET, PUT", "/v1/attachments/x/content": "GET, HEAD",
-		"/v1/attachments/x/registration": "POST", "/v1/uploads/x": "HEAD, OPTIONS, PATCH",
+		"/v1/attachments/x/registration": "POST", "/v1/uploads/x": "DELETE, HEAD, OPTIONS, PATCH", "/v1/uploads": "OPTIONS, POST",
 	} {
-		a := r.do(call{method: http.MethodDelete, path: path})
+		a := r.do(call{method: http.MethodTrace, path: path})
 		a.refused(wire.CodeMethod)
 		if got := a.header.Get("Allow"); got != allow {
 			t.Errorf("%s: Allow is %q, want %q", path, got, allow)
@@ -224,7 +226,7 @@ func TestOtherAccountSeesNothing(t *testing.T) {
 		} {
 			c.token = r.stranger
 			got := r.do(c).is(404)
-			c.path = strings.Replace(strings.Replace(c.path, f.id, unknown.id, 1), a.Upload.URL, uploadPath+strings.Repeat("0", 40), 1)
+			c.path = strings.Replace(strings.Replace(c.path, f.id, unknown.id, 1), a.Upload.URL, upload.Path+strings.Repeat("0", 40), 1)
 			if want := r.do(c); string(got.body) != string(want.body) {
 				t.Errorf("%s tells more than %s", got, want)
 			}

@@ -24,6 +24,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/durable"
 	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/server/admin"
+	"github.com/fieldgw/fieldgw/internal/server/upload"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
@@ -234,7 +235,17 @@ type file struct {
 	id    string
 	bytes []byte
 	facts wire.Reserve
+	as    dialect
 }
+
+// dialect is how a client delivers a file.
+type dialect string
+
+const (
+	reserved   dialect = ""           // as a device does
+	declared   dialect = "declared"   // by a creation with its digest
+	undeclared dialect = "undeclared" // by a creation that leaves the digest to the server
+)
 
 func newFile(content string) file {
 	sum := sha256.Sum256([]byte(content))
@@ -340,7 +351,7 @@ func (r *rig) deliver(f file) receipt.Receipt {
 
 // uploadFile is the data file of an upload.
 func (r *rig) uploadFile(url string) string {
-	return filepath.Join(r.dir, "accounts", "acme", "uploads", strings.TrimPrefix(url, uploadPath))
+	return filepath.Join(r.dir, "accounts", "acme", "uploads", strings.TrimPrefix(url, upload.Path))
 }
 
 func (r *rig) contentFile(f file) string {

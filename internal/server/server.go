@@ -50,6 +50,7 @@ type Server struct {
 	files   *store.Files
 	engine  *upload.Engine
 	tus     *upload.Tus
+	rufh    *upload.RUFH
 	admin   *admin.Admin
 	handler http.Handler
 	gate    *gate
@@ -97,8 +98,9 @@ func open(opts Options, program string) (*Server, error) {
 	if s.opts.Room == nil {
 		s.opts.Room = s.files.Room
 	}
-	s.engine = upload.New(records, s.files, s.limits.upload(), s.now, s.log)
+	s.engine = upload.New(records, s.files, s.limits.upload(s.opts.Room), s.now, s.log)
 	s.tus = upload.NewTus(s.engine, s.log)
+	s.rufh = upload.NewRUFH(s.engine, s.log)
 	s.admin = admin.New(records, s.engine, s.now, s.log)
 	s.handler = s.middleware(s.counted(s.routes()))
 	return s, nil

@@ -18,6 +18,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/durable"
 	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/server/store"
+	"github.com/fieldgw/fieldgw/internal/server/upload"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
@@ -34,7 +35,7 @@ func TestTus(t *testing.T) {
 		return a
 	}
 	options := r.do(call{method: http.MethodOptions, path: url, token: "-"}).is(204)
-	if options.header.Get(wire.HeaderTusVersion) != wire.TusVersion || options.header.Get("Tus-Extension") != "" {
+	if options.header.Get(wire.HeaderTusVersion) != wire.TusVersion || options.header.Get(wire.HeaderTusMaxSize) == "" {
 		t.Errorf("%v", options.header)
 	}
 	head := tus(http.MethodHead, tusHeader(0), "").is(200)
@@ -84,8 +85,8 @@ func TestTus(t *testing.T) {
 	tus(http.MethodPatch, tusHeader(8), "89").refused(wire.CodeOffsetMismatch)
 	tus(http.MethodPatch, tusHeader(10), "").is(204)
 	tus(http.MethodPatch, tusHeader(10), "x").refused(wire.CodeAppendLimit)
-	r.do(call{method: http.MethodHead, path: uploadPath + strings.Repeat("0", 40), header: tusHeader(0)}).is(404)
-	r.do(call{method: http.MethodPatch, path: uploadPath + "..%2F..%2Fserver.db", header: tusHeader(0), body: []byte("x")}).refused(wire.CodeNotFound)
+	r.do(call{method: http.MethodHead, path: upload.Path + strings.Repeat("0", 40), header: tusHeader(0)}).is(404)
+	r.do(call{method: http.MethodPatch, path: upload.Path + "..%2F..%2Fserver.db", header: tusHeader(0), body: []byte("x")}).refused(wire.CodeNotFound)
 	r.register(f).is(200)
 }
 

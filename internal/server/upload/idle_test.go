@@ -33,7 +33,7 @@ func newEngine(t *testing.T, length int64) (*Engine, store.Session, func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limits := Limits{MaxAppend: 1 << 20, Idle: 30 * time.Second, AppendsPerDevice: 2, Verifications: 1}
+	limits := Limits{MaxAppend: 1 << 20, Confirm: 1 << 20, Idle: 30 * time.Second, AppendsPerDevice: 2, Verifications: 1}
 	return New(records, store.NewFiles(durable.OS(), dir), limits, time.Now, log), *out.Session, func() {
 		if err := records.Close(); err != nil {
 			t.Error(err)

@@ -51,13 +51,14 @@ func (e *Engine) unverified(ctx context.Context, account, id string) (store.Atta
 	if errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrNotFound) {
 		return a, s, errors.Join(store.ErrGone, err) // the next reserve opens another
 	}
-	if err == nil && s.Offset < s.Length {
+	if err == nil && !s.Whole() {
 		err = store.ErrNotVerified
 	}
 	return a, s, err
 }
 
-// verify reads the stored bytes back, makes them the account's content and records that. Each step may be repeated.
+// verify reads the stored bytes back, makes them the account's content and records that. Each step may be repeated. Where
+// nobody declared a digest the one found is recorded first, so that a later start knows under which name the content is.
 func (e *Engine) verify(ctx context.Context, a store.Attachment, s store.Session) error {
 	defer e.verifies(s)()
 	leave, err := e.slot()
@@ -74,6 +75,12 @@ func (e *Engine) verify(ctx context.Context, a store.Attachment, s store.Session
 	}
 	if err != nil {
 		return err
+	}
+	if a.Facts.SHA256 == "" && found.Length == a.Facts.Length {
+		if err := e.measured(ctx, a, found); err != nil {
+			return err
+		}
+		a.Facts.SHA256 = found.SHA256
 	}
 	if found.Length != a.Facts.Length || found.SHA256 != a.Facts.SHA256 {
 		e.log.Warn("attachment has other bytes than declared, its session is void", attachmentAttrs(a.Account, a.ID,
@@ -95,11 +102,16 @@ func (e *Engine) verify(ctx context.Context, a store.Attachment, s store.Session
 		return err
 	}
 	e.contents.note(contentKey(a.Account, found.SHA256), finding{id: id, sound: true})
-	if err := e.store.Verified(ctx, a.Account, a.ID, a.Generation); err != nil {
+	if err := e.store.Verified(ctx, a.Account, a.ID, a.Generation, e.now()); err != nil {
 		return err
 	}
 	e.log.Info("attachment verified", attachmentAttrs(a.Account, a.ID, slog.Int(logging.KeyAttempt, a.Generation),
 		slog.Int64(logging.KeyBytes, found.Length))...)
+	if s.Created {
+		if a, err := e.store.Attachment(ctx, a.Account, a.ID); err == nil && a.Receipt != nil {
+			e.registered(store.Identity{Account: a.Account, Device: a.Holder}, *a.Receipt)
+		}
+	}
 	return nil
 }
 
@@ -107,7 +119,7 @@ func (e *Engine) verify(ctx context.Context, a store.Attachment, s store.Session
 // is missing, the content. Errors: store.ErrLost when there is neither, or only a content that is damaged or unreadable.
 func (e *Engine) measure(s store.Session, sha string) (store.Content, error) {
 	found, err := e.files.Measure(s, e.goOn)
-	if !durable.IsNotExist(err) {
+	if !durable.IsNotExist(err) || sha == "" {
 		return found, err
 	}
 	there, _, lerr := e.look(s.Account, sha, s.Length)
