@@ -15,8 +15,8 @@ import (
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
-// header asks for the version of this device, and has pairs of names and values.
-func header(pairs ...string) http.Header {
+// Header asks for the version of this device, and has pairs of names and values.
+func Header(pairs ...string) http.Header {
 	h := http.Header{wire.HeaderInteropVersion: {strconv.Itoa(wire.InteropVersion)}}
 	for i := 0; i+1 < len(pairs); i += 2 {
 		h.Set(pairs[i], pairs[i+1])
@@ -33,7 +33,7 @@ func Patch(ctx context.Context, client *remote.Client, a uplink.Append) (*remote
 	}
 	send := remote.Append{
 		Step: remote.StepAppend, Method: http.MethodPatch, URL: u, Body: a.Body, Length: a.Length, Moved: a.Moved,
-		Header: header(
+		Header: Header(
 			wire.HeaderUploadOffset, strconv.FormatInt(a.Offset, 10), wire.HeaderUploadComplete, wire.FormatBoolean(a.Last()),
 			"Content-Type", wire.ContentTypePartial),
 	}

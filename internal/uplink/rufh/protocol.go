@@ -39,7 +39,7 @@ func Protocol() *remote.Protocol {
 // discover asks for the limits of uploads that are created at the endpoint (draft, Limits); the answer is what tells the
 // server from others.
 func discover(ctx context.Context, c *remote.Client) (wire.UploadLimit, error) {
-	resp, err := c.Do(ctx, remote.Request{Step: remote.StepProbe, Method: http.MethodOptions, Header: header()})
+	resp, err := c.Do(ctx, remote.Request{Step: remote.StepProbe, Method: http.MethodOptions, Header: Header()})
 	if err != nil {
 		return wire.UploadLimit{}, err
 	}

@@ -95,7 +95,7 @@ func (d *Driver) head(ctx context.Context, step remote.Step, m *attachment.Manif
 	if err != nil {
 		return state{}, err
 	}
-	h := header()
+	h := Header()
 	if step == remote.StepVerify && !d.LengthOnly {
 		h.Set(wire.HeaderWantReprDigest, wanted)
 	}
@@ -147,6 +147,6 @@ func (d *Driver) Cancel(ctx context.Context, s attachment.Session) error {
 	if err != nil {
 		return nil
 	}
-	_, err = d.Client.Do(ctx, remote.Request{Step: remote.StepCancel, Method: http.MethodDelete, URL: u, Header: header()})
+	_, err = d.Client.Do(ctx, remote.Request{Step: remote.StepCancel, Method: http.MethodDelete, URL: u, Header: Header()})
 	return err
 }

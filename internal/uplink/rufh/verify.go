@@ -57,7 +57,7 @@ func (d *Driver) places(s attachment.Session) []*url.URL {
 // readBack is GET of a place. Without a digest the bytes are not given out there: what has another length is something about
 // the file, as servers answer with.
 func (d *Driver) readBack(ctx context.Context, m *attachment.Manifest, place *url.URL) (uplink.Verdict, error) {
-	h := header("Accept-Encoding", "identity")
+	h := Header("Accept-Encoding", "identity")
 	got := foreign.NewReading(m.Length, uplink.Progress(ctx))
 	_, err := d.Client.Download(ctx, remote.Request{Step: remote.StepVerify, Method: http.MethodGet, URL: place, Header: h}, got)
 	refusal, refused := errors.AsType[*remote.Error](err)
