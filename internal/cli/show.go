@@ -173,6 +173,8 @@ func confirmedText(i *control.Item) string {
 		return all + ", grade " + text(string(i.Grade))
 	case i.State == attachment.Uploaded:
 		return all + ", verified; not registered yet"
+	case i.Restarts:
+		return "no part of it; whatever interrupts it, a pause too, begins it anew"
 	case i.ConfirmedBytes == nil:
 		return "nothing yet"
 	}

@@ -84,8 +84,12 @@ type Uplink struct {
 	AnswerTimeout   Duration  `toml:"answer_timeout"` // longest wait for the answer after the last byte
 	// AcceptGrade is the least that a receipt must be worth to count as delivery.
 	AcceptGrade AcceptGrade `toml:"accept_grade"`
-	Verify      Verify      `toml:"verify"` // what is asked of a server that says no digest of its own
-	Retry       Retry       `toml:"retry"`
+	Verify      Verify      `toml:"verify"`  // what is asked of a server that says no digest of its own
+	Webhook     string      `toml:"webhook"` // URL by the rules of Endpoint that hears of what was sent; empty: none
+	// WebhookCredential is the path of a file with a token or user:password; empty: the webhook asks for none.
+	WebhookCredential string `toml:"webhook_credential"`
+	Retry             Retry  `toml:"retry"`
+	HTTP              HTTP   `toml:"http"`
 }
 
 // Identified reports whether there is something that a server can know the device by.
@@ -193,7 +197,7 @@ const (
 func (d Driver) Names() bool { return d == DriverFieldgw }
 
 // Drivers lists the drivers that there are.
-func Drivers() []Driver { return []Driver{DriverFieldgw, DriverTus, DriverRUFH} }
+func Drivers() []Driver { return []Driver{DriverFieldgw, DriverTus, DriverRUFH, DriverHTTP} }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (d *Driver) UnmarshalText(text []byte) error { return setWord(d, text, Drivers()...) }

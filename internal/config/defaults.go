@@ -47,6 +47,7 @@ func Default(env func(string) string) *Config {
 			AnswerTimeout: Duration(5 * time.Minute),
 			AcceptGrade:   AcceptRegistered,
 			Verify:        VerifyDigest,
+			HTTP:          defaultHTTP(),
 			Retry: Retry{
 				First:  DurationRange{Duration(15 * time.Second), Duration(45 * time.Second)},
 				Second: DurationRange{Duration(time.Minute), Duration(3 * time.Minute)},

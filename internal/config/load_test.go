@@ -59,6 +59,7 @@ func TestDefaults(t *testing.T) {
 		Uplink: Uplink{
 			Driver: "fieldgw", Account: "local", ChunkSize: ChunkSize{Auto: true, Max: 8388608}, Workers: 4,
 			IdleTimeout: Duration(30 * time.Second), AnswerTimeout: Duration(300 * time.Second), AcceptGrade: "registered", Verify: "digest",
+			HTTP: HTTP{"PUT", "{parent}/{date}/{id}-{filename}"},
 			Retry: Retry{
 				First:  DurationRange{Duration(15 * time.Second), Duration(45 * time.Second)},
 				Second: DurationRange{Duration(60 * time.Second), Duration(180 * time.Second)},
@@ -95,7 +96,7 @@ warn_free = "1GiB"
 reserve = "0"
 staging_grace = "2h"
 [uplink]
-driver = "fieldgw"
+driver = "http"
 account = "plant-7"
 endpoint = "https://h.example:8443/base"
 credential = "/c"
@@ -105,6 +106,9 @@ workers = 16
 idle_timeout = "10s"
 answer_timeout = "1m"
 accept_grade = "verified-digest"
+webhook = "https://hook.example/take"
+webhook_credential = "/hook"
+http = { method = "POST", path = "{id}" }
 verify = "length"
 retry = { first = "1s-2s", second = "2s-2s", third = "3s-4s", cap = "5s-6s" }
 [control]
@@ -138,9 +142,9 @@ format = "journal"
 		},
 		Storage: Storage{WarnFree: 1 << 30, StagingGrace: s(7200)},
 		Uplink: Uplink{
-			Driver: DriverFieldgw, Endpoint: "https://h.example:8443/base", Account: "plant-7", Credential: "/c", CAFile: "/ca",
-			AcceptGrade: AcceptVerifiedDigest,
-			ChunkSize:   ChunkSize{Max: 512 << 10}, Workers: 16, IdleTimeout: s(10), AnswerTimeout: s(60), Verify: VerifyLength,
+			Driver: DriverHTTP, Endpoint: "https://h.example:8443/base", Account: "plant-7", Credential: "/c", CAFile: "/ca",
+			AcceptGrade: AcceptVerifiedDigest, Webhook: "https://hook.example/take", WebhookCredential: "/hook", HTTP: HTTP{HTTPPost, "{id}"},
+			ChunkSize: ChunkSize{Max: 512 << 10}, Workers: 16, IdleTimeout: s(10), AnswerTimeout: s(60), Verify: VerifyLength,
 			Retry: Retry{DurationRange{s(1), s(2)}, DurationRange{s(2), s(2)}, DurationRange{s(3), s(4)}, DurationRange{s(5), s(6)}},
 		},
 		Control: Control{Socket: "/x/s.sock"},

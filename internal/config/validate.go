@@ -219,6 +219,7 @@ func (l *loader) validateUplink(u Uplink) {
 	l.checkSpan("uplink.idle_timeout", u.IdleTimeout, 100*time.Millisecond, time.Hour)
 	l.checkSpan("uplink.answer_timeout", u.AnswerTimeout, 100*time.Millisecond, time.Hour)
 	l.validateRetry(u.Retry)
+	l.validateForeign(u)
 }
 
 // validateRetry demands ranges that never fall: a later attempt must not be hastier than an earlier one.

@@ -45,8 +45,8 @@ f.toml:2: stat_dir: unknown key or table (did you mean "state_dir"?)
 f.toml:3: workers: unknown key or table (did you mean "uplink.workers"?)
 f.toml:4: uplnk: unknown key or table (did you mean "uplink"?)
 f.toml:7: uplink.chunksize: unknown key (did you mean "chunk_size"?)
-f.toml:8: uplink.zebra: unknown key (known here: accept_grade, account, answer_timeout, ca_file, chunk_size, client_cert, client_key, credential, driver, endpoint, idle_timeout, proxy, proxy_credential, retry, verify, workers)
-f.toml:9: uplink.driver: want "fieldgw", "tus" or "rufh", got "fieldgv" (did you mean "fieldgw"?)
+f.toml:8: uplink.zebra: unknown key (known here: accept_grade, account, answer_timeout, ca_file, chunk_size, client_cert, client_key, credential, driver, endpoint, http, idle_timeout, proxy, proxy_credential, retry, verify, webhook, webhook_credential, workers)
+f.toml:9: uplink.driver: want "fieldgw", "tus", "rufh" or "http", got "fieldgv" (did you mean "fieldgw"?)
 f.toml:10: uplink.workers: want a whole number, got a string
 f.toml:11: uplink.idle_timeout: want a string in quotes, got a number without a unit (durations are strings with a unit, such as "30s")
 f.toml:12: uplink.answer_timeout: want a duration such as "30s" or "5m", got "5" (add a unit: ms, s, m, h)
@@ -166,7 +166,17 @@ func TestRules(t *testing.T) {
 		{"uplink.endpoint='https://u:SECRET@h'", "1: uplink.endpoint: a user or password in the URL"},
 		{"uplink.endpoint='https://u:SECRET@h:x'", "1: uplink.endpoint: want a URL"},
 		{"uplink.credential='fgw1.acct.dev.SECRET'", "1: uplink.credential: want the path of a file, got what looks like the token itself"},
-		{"uplink.driver='fgw1.acct.dev.SECRET'", "1: uplink.driver: want \"fieldgw\", \"tus\" or \"rufh\", got a value that looks like a token"},
+		{"uplink.driver='fgw1.acct.dev.SECRET'", "1: uplink.driver: want \"fieldgw\", \"tus\", \"rufh\" or \"http\", got a value that looks like a token"},
+		{"uplink.accept_grade='verified-digest'", ""},
+		{"uplink.accept_grade='length-only'", "1: uplink.accept_grade: \"length-only\" can never count as delivery: bytes of the right length may be any bytes"},
+		{"uplink.accept_grade='registered-durable'", "1: uplink.accept_grade: want \"registered\" or \"verified-digest\""},
+		{"uplink.driver='http'\nuplink.webhook='https://h/x'\nuplink.webhook_credential='/t'", ""},
+		{"uplink.driver='http'\nuplink.webhook='https://h/x?key=SECRET'", "2: uplink.webhook: the URL must not have a query"},
+		{"uplink.driver='http'\nuplink.webhook='http://h/x'", "2: uplink.webhook: http without TLS"},
+		{"uplink.webhook='https://h/x'", "1: uplink.webhook: fieldgw-server registers by itself"},
+		{"uplink.webhook_credential='/t'", "1: uplink.webhook_credential: there is no webhook"},
+		{"[uplink.http]\nmethod='PATCH'", "2: uplink.http.method: want \"PUT\" or \"POST\""},
+		{"[uplink.http]\npath='{parent}/{filename}'", "2: uplink.http.path: unusable template: without {id} two files could get one name (such as"},
 		{"uplink.ca_file='ca.pem'", "1: uplink.ca_file: want an absolute path"},
 		{"uplink.chunk_size='127KiB'", "1: uplink.chunk_size: 127KiB is outside 128KiB to 64MiB (or \"auto\")"},
 		{"uplink.chunk_size='65MiB'", "1: uplink.chunk_size: 65MiB is outside"},

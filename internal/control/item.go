@@ -31,6 +31,8 @@ type Item struct {
 	State     attachment.State     `json:"state"`
 	// ConfirmedBytes is the last offset that the server confirmed; absent when the protocol confirmed none.
 	ConfirmedBytes *int64 `json:"confirmed_bytes,omitempty"`
+	// Restarts: the server confirms no part of it, so that whatever interrupts the transfer, a pause too, begins it anew.
+	Restarts bool `json:"restarts,omitempty"`
 	// Waiting is there for every undelivered item that nobody is working on.
 	Waiting     *Waiting   `json:"waiting,omitempty"`
 	CapturedAt  time.Time  `json:"captured_at"`

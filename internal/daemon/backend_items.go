@@ -90,6 +90,9 @@ func (s *session) item(e queue.Entry) control.Item {
 		confirmed := e.Confirmed
 		i.ConfirmedBytes = &confirmed
 	}
+	if m.State.Sendable() && m.State != attachment.Uploaded && s.dispatcher.restarts() {
+		i.Restarts, i.ConfirmedBytes = true, nil
+	}
 	if m.State == attachment.Reconciled {
 		at := m.Delivery.RegisteredAt.UTC()
 		i.DeliveredAt = &at

@@ -3,35 +3,55 @@ package daemon
 import (
 	"crypto/x509"
 	"fmt"
+	"strings"
 
 	"github.com/fieldgw/fieldgw/internal/buildinfo"
 	"github.com/fieldgw/fieldgw/internal/config"
+	"github.com/fieldgw/fieldgw/internal/placement"
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/uplink"
 	"github.com/fieldgw/fieldgw/internal/uplink/fieldgw"
+	"github.com/fieldgw/fieldgw/internal/uplink/foreign"
 	"github.com/fieldgw/fieldgw/internal/uplink/rufh"
 	"github.com/fieldgw/fieldgw/internal/uplink/tus"
+	"github.com/fieldgw/fieldgw/internal/uplink/wholefile"
 )
 
 // kind is how one driver of the configuration is made.
 type kind struct {
 	protocol func() *remote.Protocol
-	driver   func(cfg *config.Config, client *remote.Client) (uplink.Driver, error)
+	driver   func(cfg *config.Config, client *remote.Client, registrar foreign.Registrar) (uplink.Driver, error)
 }
 
 // kinds are the drivers that there are.
 var kinds = map[config.Driver]kind{
-	config.DriverFieldgw: {remote.Fieldgw, func(_ *config.Config, client *remote.Client) (uplink.Driver, error) {
+	config.DriverFieldgw: {remote.Fieldgw, func(_ *config.Config, client *remote.Client, _ foreign.Registrar) (uplink.Driver, error) {
 		return fieldgw.New(client), nil
 	}},
-	config.DriverRUFH: {rufh.Protocol, func(cfg *config.Config, client *remote.Client) (uplink.Driver, error) {
-		return rufh.New(rufh.Options{Client: client, LengthOnly: cfg.Uplink.Verify == config.VerifyLength}), nil
-	}},
-	config.DriverTus: {tus.Protocol, func(cfg *config.Config, client *remote.Client) (uplink.Driver, error) {
-		return tus.New(tus.Options{
-			Client: client, LengthOnly: cfg.Uplink.Verify == config.VerifyLength, Anonymous: cfg.Uplink.Credential == "",
+	config.DriverRUFH: {rufh.Protocol, func(cfg *config.Config, client *remote.Client, registrar foreign.Registrar) (uplink.Driver, error) {
+		return rufh.New(rufh.Options{
+			Client: client, LengthOnly: cfg.Uplink.Verify == config.VerifyLength, Registrar: registrar,
 		}), nil
 	}},
+	config.DriverHTTP: {wholefile.Protocol, newWholeFile},
+	config.DriverTus: {tus.Protocol, func(cfg *config.Config, client *remote.Client, registrar foreign.Registrar) (uplink.Driver, error) {
+		return tus.New(tus.Options{
+			Client: client, LengthOnly: cfg.Uplink.Verify == config.VerifyLength, Anonymous: cfg.Uplink.Credential == "",
+			Registrar: registrar,
+		}), nil
+	}},
+}
+
+func newWholeFile(cfg *config.Config, client *remote.Client, registrar foreign.Registrar) (uplink.Driver, error) {
+	o := wholefile.Options{Client: client, LengthOnly: cfg.Uplink.Verify == config.VerifyLength, Registrar: registrar}
+	if cfg.Uplink.HTTP.Method == config.HTTPPut {
+		path, err := placement.Parse(cfg.Uplink.HTTP.Path)
+		if err != nil {
+			return nil, err
+		}
+		o.Path = &path
+	}
+	return wholefile.New(o), nil
 }
 
 // connect builds the uplink. It opens no connection.
@@ -41,16 +61,15 @@ func (s *session) connect() error {
 	if !ok {
 		return fmt.Errorf("uplink: no driver %q", u.Driver)
 	}
-	client, err := remote.New(remote.Options{
-		Endpoint: u.Endpoint, CAFile: u.CAFile, IdleTimeout: u.IdleTimeout.Std(), AnswerTimeout: u.AnswerTimeout.Std(),
-		UserAgent: Program + "/" + buildinfo.String(), Logger: s.log, Protocol: made.protocol(), Credential: s.credential(),
-		CertFile: u.ClientCert, KeyFile: u.ClientKey, CheckCertificate: s.checkCertificate,
-		Proxy: u.Proxy, ProxyCredential: s.proxyCredential(),
-	})
+	client, err := s.client(u.Endpoint, made.protocol(), s.credential())
 	if err != nil {
 		return fmt.Errorf("uplink: %w", err)
 	}
-	driver, err := made.driver(s.cfg, client)
+	registrar, err := s.registrar()
+	if err != nil {
+		return fmt.Errorf("uplink: webhook: %w", err)
+	}
+	driver, err := made.driver(s.cfg, client, registrar)
 	if err != nil {
 		return fmt.Errorf("uplink: %w", err)
 	}
@@ -64,6 +83,38 @@ func (s *session) connect() error {
 	}
 	s.dispatcher.client, s.dispatcher.uplink = client, up
 	return s.dispatcher.loadChannel()
+}
+
+// client makes a client of one of the servers that the configuration names, each reached in the same way.
+func (s *session) client(endpoint string, protocol *remote.Protocol, credential remote.Credential) (*remote.Client, error) {
+	u := s.cfg.Uplink
+	o := remote.Options{
+		Endpoint: endpoint, CAFile: u.CAFile, IdleTimeout: u.IdleTimeout.Std(), AnswerTimeout: u.AnswerTimeout.Std(),
+		UserAgent: Program + "/" + buildinfo.String(), Logger: s.log, Protocol: protocol, Credential: credential,
+		CertFile: u.ClientCert, KeyFile: u.ClientKey, CheckCertificate: s.checkCertificate,
+		Proxy: u.Proxy, ProxyCredential: s.proxyCredential(),
+	}
+	if strings.HasPrefix(endpoint, "http:") {
+		o.Proxy, o.ProxyCredential = remote.ProxyNone, nil // it is on this machine
+	}
+	return remote.New(o)
+}
+
+// registrar registers at the webhook, or, without one, by what the driver found.
+func (s *session) registrar() (foreign.Registrar, error) {
+	u := s.cfg.Uplink
+	if u.Webhook == "" {
+		return foreign.Registrar{}, nil
+	}
+	var credential remote.Credential
+	if u.WebhookCredential != "" {
+		credential = remote.CredentialFile(u.WebhookCredential)
+	}
+	hook, err := s.client(u.Webhook, foreign.Webhook(), credential)
+	if err != nil {
+		return foreign.Registrar{}, err
+	}
+	return foreign.NewRegistrar(hook), nil
 }
 
 // credential is the credential's file, held to this account where it names one; nil where none is configured.

@@ -63,6 +63,9 @@ type beat struct {
 
 func (b *beat) now() { b.last.Store(int64(clock.Running())) }
 
+// restarts reports whether a transfer that is interrupted begins at its first byte again.
+func (d *dispatcher) restarts() bool { return d.uplink != nil && !d.uplink.Resumes() }
+
 // poke wakes the dispatcher; it never blocks.
 func (d *dispatcher) poke() {
 	select {

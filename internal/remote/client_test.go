@@ -369,7 +369,7 @@ func TestDownloadMayTakeLong(t *testing.T) {
 				if _, err := w.Write([]byte("piece")); err != nil || http.NewResponseController(w).Flush() != nil {
 					return
 				}
-				time.Sleep(remote.DefaultIdleTimeout * 2 / 3)
+				<-time.After(remote.DefaultIdleTimeout * 2 / 3)
 			}
 		}})
 		began := time.Now()

@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"maps"
@@ -163,6 +164,13 @@ func TestCreation(t *testing.T) {
 		if a = r.headed(url).is(200); a.offset() != f.facts.Length || a.header.Get(wire.HeaderUploadExpires) != "" {
 			t.Errorf("%s: %v", a, a.header)
 		}
+		want := tusHeader(0)
+		want[wire.HeaderWantReprDigest] = "sha-256=10"
+		a = r.do(call{method: http.MethodHead, path: url, header: want}).is(200)
+		digests, err := wire.ParseDigests(a.header.Values(wire.HeaderReprDigest))
+		if got := hex.EncodeToString(digests["sha-256"]); err != nil || got != f.facts.SHA256 {
+			t.Errorf("the digest is told as %s, %v", got, err)
+		}
 	}
 	if got := r.listed(); len(got) != 2 {
 		t.Errorf("listed are %v", got)
@@ -227,6 +235,55 @@ func TestCreationForms(t *testing.T) {
 	url = a.location()
 	patch(5, "5", "").is(204)
 	find(a, "ended")
+}
+
+// A length that is told while an append moves, which knows nothing of it yet, is where the file ends: what the append brings
+// beyond it neither counts nor gets into the content.
+func TestLengthToldInMidAppend(t *testing.T) {
+	r := newRig(t)
+	f := newFile("0123")
+	f.as = undeclared
+	deferred := []string{wire.HeaderUploadDefer, "1", wire.HeaderUploadMetadata, f.described()}
+	url := r.post("0123", deferred...).location()
+	body, done := r.moving(url, 4, nil)
+	finished := make(chan answered, 1)
+	go func() {
+		a, err := r.try(call{method: http.MethodPost, path: uploads, header: map[string]string{
+			wire.HeaderTusResumable: wire.TusVersion, wire.HeaderUploadLength: "4", wire.HeaderUploadMetadata: f.described(),
+		}})
+		if err == nil {
+			finished <- a
+		}
+		close(finished)
+	}()
+	for { // until the length is told
+		s, err := r.server.records.Session(t.Context(), "acme", strings.TrimPrefix(url, upload.Path))
+		check(t, err)
+		if s.Length == 4 {
+			break
+		}
+	}
+	_, err := body.feed.Write([]byte("beyond"))
+	check(t, errors.Join(err, body.feed.Close()))
+	if a := <-done; a.status < 400 {
+		t.Errorf("%s", a)
+	}
+	if a := <-finished; a.location() != url || a.offset() != 4 {
+		t.Errorf("%s: %v", a, a.header)
+	}
+	r.get(f)
+}
+
+// Bytes that a refused append left behind the confirmed ones are not in the content when the length is told to end there.
+func TestLeftoverIsCutOff(t *testing.T) {
+	r := newRig(t)
+	a := r.post("0123", wire.HeaderUploadDefer, "1")
+	appendTo(t, r.uploadFile(a.location()), "left over")
+	r.do(call{method: http.MethodPatch, path: a.location(), header: tusHeader(4, wire.HeaderUploadLength, "4")}).is(204)
+	got := r.do(call{method: http.MethodGet, path: "/v1/attachments/" + a.header.Get(wire.HeaderAttachment) + "/content"}).is(200)
+	if string(got.body) != "0123" {
+		t.Errorf("content %q", got.body)
+	}
 }
 
 // What a creation may not say or ask for; nothing stays of it.

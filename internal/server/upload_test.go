@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -584,6 +585,27 @@ func TestRun(t *testing.T) {
 	if got := r.head(url); got != 6 {
 		t.Fatalf("%s bytes confirmed", strconv.FormatInt(got, 10))
 	}
+}
+
+// A server that starts finishes by itself what a client created and sent whole before, and goes on to look after what is open.
+func TestRunTidies(t *testing.T) {
+	r := newRig(t, hooked(putOff), func(o *Options) { o.Limits.Expire = 1 }) // 1 ns: whatever waits for bytes has waited too long
+	whole := newCreated("0123456789", undeclared)
+	r.patch(r.create(whole).location(), 0, whole.bytes).refused(wire.CodeInternal)
+	left := r.create(newCreated("left alone", undeclared)).location()
+	r.reopen(func(o *Options) { o.FS = nil })
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.server.Run(ctx, ln) }()
+	for r.headed(left).status != http.StatusGone || !slices.Contains(r.listed(), whole.id) {
+		if err := t.Context().Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	check(t, <-ended)
 }
 
 // failed is a record store whose last commit has an unknown outcome.

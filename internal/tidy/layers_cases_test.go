@@ -14,6 +14,7 @@ var sound = graph{
 	"internal/receipt":             {"time"},
 	"internal/policy":              {"time"},
 	"internal/spelling":            {"strings"},
+	"internal/placement":           {"internal/attachment"},
 	"internal/sidecar":             {"internal/attachment", "internal/spelling"},
 	"internal/buildinfo":           {"runtime/debug"},
 	"internal/clock":               {"os", "internal/durable"},

@@ -34,7 +34,7 @@ var laterPackages = []string{
 }
 
 var (
-	pure       = []string{"internal/attachment", "internal/wire", "internal/receipt", "internal/policy", "internal/sidecar", "internal/spelling"}
+	pure       = []string{"internal/attachment", "internal/wire", "internal/receipt", "internal/policy", "internal/placement", "internal/sidecar", "internal/spelling"}
 	foundation = []string{"internal/buildinfo", "internal/clock", "internal/config", "internal/durable", "internal/logging"}
 	sensors    = []string{"internal/power", "internal/disk", "internal/link"}
 	senders    = []string{"internal/uplink", "internal/records", "internal/library"}

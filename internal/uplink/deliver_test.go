@@ -58,6 +58,33 @@ func TestServersAppendLimit(t *testing.T) {
 	}
 }
 
+// A server that refuses an append which cannot be made smaller is not asked again at once, as large as it may be.
+func TestWholeAppendRefused(t *testing.T) {
+	rig := uplinktest.Start(t)
+	d := newDelivery(t, rig, uplinktest.Content(1, 3*chunk))
+	var err error
+	if d.up, err = uplink.New(uplink.Options{Driver: wholeOnly{rig.Driver}, ChunkMax: chunk, Logger: discard}); err != nil {
+		t.Fatal(err)
+	}
+	rig.Server.SetMaxAppend(2 * chunk)
+	if e := d.mustFail(t); e.Status != http.StatusRequestEntityTooLarge || e.Class != remote.ItemPermanent {
+		t.Errorf("%v", e)
+	}
+	if got := rig.Server.Count(remote.StepAppend); got != 1 {
+		t.Errorf("%d appends, want 1", got)
+	}
+}
+
+// wholeOnly is a driver of a server that takes whole files only.
+type wholeOnly struct{ uplink.Driver }
+
+// Reserve implements uplink.Driver.
+func (w wholeOnly) Reserve(ctx context.Context, m *attachment.Manifest, s attachment.Session) (uplink.Reservation, error) {
+	res, err := w.Driver.Reserve(ctx, m, s)
+	res.MinAppend, res.MaxAppend, res.Streams = m.Length, 0, false
+	return res, err
+}
+
 // Appends whose size is refused are halved down to the floor and not below.
 func TestChunksShrinkToTheFloor(t *testing.T) {
 	rig := uplinktest.Start(t)

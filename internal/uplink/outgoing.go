@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
@@ -76,6 +77,8 @@ type outgoing struct {
 	ctx              context.Context
 	d                *delivery
 	at, end, checked int64
+	begun            bool
+	before           *atomic.Int64 // how many bytes were checked before, until a first reader takes them for so
 	window           int64
 	told             *told     // nil without a window
 	kept             time.Time // when an offset was recorded last
@@ -83,9 +86,9 @@ type outgoing struct {
 	closed           chan struct{}
 }
 
-func newOutgoing(ctx context.Context, d *delivery, from, n, window int64, t *told) *outgoing {
+func newOutgoing(ctx context.Context, d *delivery, from, n, window int64, t *told, checked *atomic.Int64) *outgoing {
 	return &outgoing{
-		ctx: ctx, d: d, at: from, end: from + n, checked: from + min(n, d.u.pace.top()), window: window, told: t,
+		ctx: ctx, d: d, at: from, end: from + n, before: checked, window: window, told: t,
 		kept: time.Now(), closed: make(chan struct{}),
 	}
 }
@@ -108,6 +111,9 @@ func (o *outgoing) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		left = min(left, room)
+	}
+	if !o.begun {
+		o.begun, o.checked = true, o.at+o.before.Swap(0)
 	}
 	if o.at == o.checked {
 		// To the end of the segment, so that none is read twice.

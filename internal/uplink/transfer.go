@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/fieldgw/fieldgw/internal/remote"
@@ -69,8 +70,10 @@ func (d *delivery) append(ctx context.Context, n, window int64) (at int64, err e
 		told = newTold(d.confirmed)
 		a.Confirmed = told.hear
 	}
+	var checked atomic.Int64 // by transfer; good for the first time that they are sent
+	checked.Store(min(n, d.u.pace.top()))
 	err = d.ask(ctx, func(ctx context.Context) (err error) {
-		a.Body = func() io.Reader { return newOutgoing(ctx, d, a.Offset, n, window, told) }
+		a.Body = func() io.Reader { return newOutgoing(ctx, d, a.Offset, n, window, told, &checked) }
 		at, err = d.u.driver.Append(ctx, a)
 		return err
 	})
@@ -103,7 +106,7 @@ func (d *delivery) settle(ctx context.Context, n int64, err error) error {
 		return d.resync(ctx)
 	case e.Problem == wire.CodeDigestMismatch:
 		return d.damaged(ctx, e)
-	case e.Shrink && n > d.u.pace.top():
+	case e.Shrink && d.limits.streams && n > d.u.pace.top():
 		d.limits.streams = false
 		return nil
 	case e.Shrink && n > d.limits.min && d.u.pace.refused(n):

@@ -62,6 +62,9 @@ func New(o Options) (*Uplink, error) {
 	return &Uplink{driver: o.Driver, pace: newPace(o), log: o.Logger}, nil
 }
 
+// Resumes reports whether an interrupted transfer goes on where it was.
+func (u *Uplink) Resumes() bool { return u.driver.Capabilities().Resume }
+
 // DriverName is the driver's name in the configuration.
 func (u *Uplink) DriverName() string { return u.driver.Name() }
 

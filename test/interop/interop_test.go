@@ -6,8 +6,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +17,9 @@ import (
 
 	"github.com/fieldgw/fieldgw/internal/control"
 	"github.com/fieldgw/fieldgw/internal/receipt"
+	"github.com/fieldgw/fieldgw/internal/remote"
+	"github.com/fieldgw/fieldgw/internal/uplink"
+	"github.com/fieldgw/fieldgw/internal/uplink/uplinktest"
 	"github.com/fieldgw/fieldgw/test/plantroom"
 	"github.com/fieldgw/fieldgw/test/rig"
 )
@@ -34,8 +39,15 @@ type peer struct {
 	config func(dir string) (string, error)
 	// missing says what of it is not installed here; nil or empty for nothing.
 	missing func(ctx context.Context) string
-	// foreign is its process; nil for fieldgw-server.
+	// foreign is its process; nil for fieldgw-server, with the path of the endpoint there.
 	foreign *rig.Foreign
+	path    string
+	// front is a proxy in front of fieldgw-server; nil for none.
+	front func(ctx context.Context, r *rig.Rig, addr string) (*exec.Cmd, error)
+	// driver speaks to it, for the conformance suite; nil where that is run elsewhere.
+	driver func(c *remote.Client) uplink.Driver
+	// protocol is the driver's.
+	protocol func() *remote.Protocol
 	// readBack is the SHA-256, in hex, of what the server's own store holds for a finished item. The server still runs.
 	readBack func(ctx context.Context, r *rig.Rig, item *control.ItemDetail) (string, error)
 	// grade is what its receipts are worth.
@@ -95,6 +107,44 @@ func prepare(dir string) (err error) {
 	return err
 }
 
+// skipMissing skips the test of a peer that is not installed, and says what is missing.
+func (p peer) skipMissing(t *testing.T) {
+	t.Helper()
+	if p.missing == nil {
+		return
+	}
+	if what := p.missing(t.Context()); what != "" {
+		t.Skipf("not run: %s; make interop installs it", what)
+	}
+}
+
+// A driver keeps at a real server every promise that it declares.
+func TestConformance(t *testing.T) {
+	for _, p := range peers {
+		if p.driver == nil || !strings.Contains(p.name, *only) {
+			continue
+		}
+		t.Run(p.name, func(t *testing.T) {
+			p.skipMissing(t)
+			c := &campaign{t: t, peer: p}
+			c.start()
+			o := remote.Options{Endpoint: c.r.ServerURL() + p.path, Protocol: p.protocol(), Logger: slog.New(slog.DiscardHandler)}
+			if p.foreign == nil {
+				o.CAFile, o.Credential = c.r.Path("server", "tls", "cert.pem"), remote.CredentialFile(c.r.Credential)
+			} else {
+				o.Endpoint = p.foreign.Endpoint(c.r.ServerAddr())
+			}
+			connect := func() uplink.Driver {
+				client, err := remote.New(o)
+				c.must("make a client", err)
+				t.Cleanup(client.CloseIdle)
+				return p.driver(client)
+			}
+			uplinktest.Run(t, func(*testing.T) (uplink.Driver, uplink.Driver) { return connect(), connect() })
+		})
+	}
+}
+
 // Every server gets every file whole, whatever is killed or cut meanwhile, and the receipts claim no more than it promises.
 func TestInterop(t *testing.T) {
 	if *seed == 0 {
@@ -107,18 +157,15 @@ func TestInterop(t *testing.T) {
 			continue
 		}
 		t.Run(p.name, func(t *testing.T) {
-			if p.missing != nil {
-				if what := p.missing(t.Context()); what != "" {
-					rows = append(rows, fmt.Sprintf("| %s | not run: %s |", p.name, what))
-					t.Skipf("not run: %s; make interop installs it", what)
-				}
-			}
+			row := fmt.Sprintf("| %s | not installed |", p.name)
+			defer func() { rows = append(rows, row) }()
+			p.skipMissing(t)
 			c := &campaign{t: t, peer: p, rnd: rand.New(rand.NewPCG(*seed, uint64(i)))}
 			c.run()
 			if t.Failed() {
 				c.result = "failed"
 			}
-			rows = append(rows, c.row())
+			row = c.row()
 		})
 	}
 	for _, line := range append(head(), rows...) {

@@ -68,7 +68,8 @@ func (c *campaign) must(what string, err error) {
 	}
 }
 
-func (c *campaign) run() {
+// start makes the rig and starts the server.
+func (c *campaign) start() {
 	dir, err := os.MkdirTemp("", "fgw")
 	c.must("make directory", err)
 	c.t.Cleanup(func() {
@@ -78,11 +79,15 @@ func (c *campaign) run() {
 	})
 	lines, err := c.peer.config(dir)
 	c.must("configure", err)
-	c.r, err = rig.New(c.t.Context(), rig.Options{Dir: dir, Bin: bin, Uplink: lines, Foreign: c.peer.foreign, Retry: "200ms-400ms"})
+	c.r, err = rig.New(c.t.Context(), rig.Options{Dir: dir, Bin: bin, Uplink: lines, Foreign: c.peer.foreign, EndpointPath: c.peer.path, Front: c.peer.front, Retry: "200ms-400ms"})
 	if c.r != nil {
 		c.t.Cleanup(c.close)
 	}
 	c.must("make rig", err)
+}
+
+func (c *campaign) run() {
+	c.start()
 	c.r.Link.SetRate(slowRate)
 	if *size > 100<<20 {
 		c.r.Link.SetRate(fastRate)
@@ -136,7 +141,7 @@ func (c *campaign) befall(i int) {
 	}
 	at := int64((float64(i) + c.rnd.Float64()) / float64(*faults) * float64(total))
 	outage := time.Duration(100+c.rnd.Int64N(900)) * time.Millisecond
-	kind := []string{"daemon", "server", "cut", "cut after"}[(i+c.rnd.IntN(2))%4]
+	kind := []string{"daemon", "server", "cut after", "cut"}[i%4]
 	ended := false
 	err := rig.Until(c.t.Context(), patience, "progress", func() (bool, error) {
 		s := c.r.Link.Stats()

@@ -14,8 +14,24 @@ import (
 
 	"github.com/fieldgw/fieldgw/internal/control"
 	"github.com/fieldgw/fieldgw/internal/receipt"
+	"github.com/fieldgw/fieldgw/internal/remote"
+	"github.com/fieldgw/fieldgw/internal/uplink"
+	"github.com/fieldgw/fieldgw/internal/uplink/tus"
 	"github.com/fieldgw/fieldgw/test/rig"
 )
+
+// fieldgwTus is our own server, as one of tus alone. It tells its digest, so that nothing is read back.
+var fieldgwTus = peer{
+	name: "fieldgw-server by tus",
+	path: "/v1/uploads",
+	config: func(dir string) (string, error) {
+		lines, err := tusConfig(dir)
+		return lines + "\naccount = \"default\"", err
+	},
+	readBack: fieldgwServer.readBack,
+	grade:    receipt.VerifiedDigest,
+	driver:   tusDriver(false), protocol: tus.Protocol,
+}
 
 // The servers of tus 1.0.0. The last part of an upload's address is the name of its file in the server's store.
 var (
@@ -26,6 +42,16 @@ var (
 		foreign:  &rig.Foreign{Command: startTusd, Endpoint: underFiles},
 		readBack: storedAs(func(dir, id string) string { return filepath.Join(dir, id) }),
 		grade:    receipt.VerifiedDigest, downloads: true,
+		driver: tusDriver(false), protocol: tus.Protocol,
+	}
+	// The same without reading back.
+	tusdLength = peer{
+		name:     "tusd by tus, length only",
+		config:   func(string) (string, error) { return "driver = \"tus\"\nverify = \"length\"", nil },
+		missing:  tusd.missing,
+		foreign:  tusd.foreign,
+		readBack: tusd.readBack,
+		grade:    receipt.LengthOnly,
 	}
 	tusNode = peer{
 		name:     "@tus/server by tus",
@@ -34,6 +60,7 @@ var (
 		foreign:  &rig.Foreign{Command: script("tus-server.mjs"), Endpoint: underFiles},
 		readBack: storedAs(func(dir, id string) string { return filepath.Join(dir, id) }),
 		grade:    receipt.VerifiedDigest, downloads: true,
+		driver: tusDriver(false), protocol: tus.Protocol,
 	}
 	// uploadx checks each append's digest and gives nothing back, so that only the length is known in the end.
 	uploadx = peer{
@@ -43,8 +70,15 @@ var (
 		foreign:  &rig.Foreign{Command: script("uploadx.mjs"), Endpoint: underFiles},
 		readBack: storedAs(func(dir, id string) string { return filepath.Join(dir, id) }),
 		grade:    receipt.LengthOnly,
+		driver:   tusDriver(true), protocol: tus.Protocol,
 	}
 )
+
+func tusDriver(lengthOnly bool) func(*remote.Client) uplink.Driver {
+	return func(c *remote.Client) uplink.Driver {
+		return tus.New(tus.Options{Client: c, LengthOnly: lengthOnly, Anonymous: true})
+	}
+}
 
 func tusConfig(string) (string, error) {
 	return "driver = \"tus\"\naccept_grade = \"verified-digest\"", nil

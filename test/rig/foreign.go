@@ -33,12 +33,15 @@ func (r *Rig) startForeign(ctx context.Context) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the foreign server: %w", err)
 	}
-	return r.launch(ctx, "foreign-server", cmd, func() (bool, error) {
-		conn, err := net.DialTimeout("tcp", r.serverAddr, readyPause)
-		if err != nil {
-			<-time.After(readyPause)
-			return false, nil
-		}
-		return true, conn.Close()
-	})
+	return r.launch(ctx, "foreign-server", cmd, func() (bool, error) { return listening(r.serverAddr) })
+}
+
+// listening looks a moment whether somebody takes connections.
+func listening(addr string) (bool, error) {
+	conn, err := net.DialTimeout("tcp", addr, readyPause)
+	if err != nil {
+		<-time.After(readyPause)
+		return false, nil
+	}
+	return true, conn.Close()
 }

@@ -48,8 +48,12 @@ type Options struct {
 	// Under is a command with its arguments that starts a program, by the program's name, from its next start on. It must
 	// become the program (execve(2)), so that the rig kills and stops the program itself.
 	Under map[string][]string
+	// EndpointPath is that of the daemon's endpoint at fieldgw-server, with its slash; empty for the root.
+	EndpointPath string
 	// Foreign is a server in the place of fieldgw-server; nil for none. The rig cannot ask it anything.
 	Foreign *Foreign
+	// Front makes the process of a proxy between link and server, which listens on addr; nil for none. It is started once.
+	Front func(ctx context.Context, r *Rig, addr string) (*exec.Cmd, error)
 }
 
 // Rig is a server, a link and a device.
@@ -58,6 +62,7 @@ type Rig struct {
 	Link *linkproxy.Proxy
 
 	server, daemon *Process
+	front          *Process
 	serverAddr     string
 	stopLink       context.CancelFunc
 	linkDone       chan error
@@ -89,7 +94,14 @@ func New(ctx context.Context, o Options) (*Rig, error) {
 		return nil, err
 	}
 	r.serverAddr = fmt.Sprintf("127.0.0.1:%d", port)
-	if r.Link, err = linkproxy.New(linkproxy.Options{Target: r.serverAddr}); err != nil {
+	target := r.serverAddr
+	if r.Front != nil {
+		if port, err = freePort(); err != nil {
+			return nil, err
+		}
+		target = fmt.Sprintf("127.0.0.1:%d", port)
+	}
+	if r.Link, err = linkproxy.New(linkproxy.Options{Target: target}); err != nil {
 		return nil, err
 	}
 	linkCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -98,7 +110,14 @@ func New(ctx context.Context, o Options) (*Rig, error) {
 	if err := r.WriteConfig(""); err != nil {
 		return nil, err
 	}
-	return r, r.StartServer(ctx)
+	if err := r.StartServer(ctx); err != nil || r.Front == nil {
+		return r, err
+	}
+	cmd, err := r.Front(ctx, r, target)
+	if err == nil {
+		r.front, err = r.launch(ctx, "front", cmd, func() (bool, error) { return listening(target) })
+	}
+	return r, err
 }
 
 // Twin is a second device with a copy of this one's state directory, on the same link to the same server. Its daemon is a
@@ -183,7 +202,7 @@ func (r *Rig) endpoint() string {
 	if r.Foreign != nil {
 		return fmt.Sprintf("endpoint = %q\naccount = \"default\"", r.Foreign.Endpoint(r.Link.Addr()))
 	}
-	return fmt.Sprintf("endpoint = %q\ncredential = %q\nca_file = %q", "https://"+r.Link.Addr(), r.Credential, r.Path("server", "tls", "cert.pem"))
+	return fmt.Sprintf("endpoint = %q\ncredential = %q\nca_file = %q", "https://"+r.Link.Addr()+r.EndpointPath, r.Credential, r.Path("server", "tls", "cert.pem"))
 }
 
 // StartServer starts the server and waits until it is ready.
@@ -241,6 +260,9 @@ func (r *Rig) Close() error {
 		} else {
 			errs = append(errs, p.Kill()) // how it ends is its own matter
 		}
+	}
+	if p := r.front; p != nil && p.Running() {
+		errs = append(errs, p.Kill())
 	}
 	if r.stopLink != nil { // a twin's link is not its own
 		r.stopLink()

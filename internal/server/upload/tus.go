@@ -121,6 +121,11 @@ func (t *Tus) Head(w http.ResponseWriter, r *http.Request, who store.Identity, s
 		return
 	}
 	t.describe(w, s)
+	if s.State == store.SessionComplete && wants(r) {
+		if a, err := t.engine.Verify(r.Context(), s.Account, s.AttachmentID); err == nil {
+			w.Header().Set(wire.HeaderReprDigest, reprDigest(a.Facts.SHA256))
+		}
+	}
 	w.WriteHeader(http.StatusOK)
 }
 

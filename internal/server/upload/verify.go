@@ -61,6 +61,9 @@ func (e *Engine) unverified(ctx context.Context, account, id string) (store.Atta
 // nobody declared a digest the one found is recorded first, so that a later start knows under which name the content is.
 func (e *Engine) verify(ctx context.Context, a store.Attachment, s store.Session) error {
 	defer e.verifies(s)()
+	if err := e.alone(s); err != nil {
+		return err
+	}
 	leave, err := e.slot()
 	if err != nil {
 		return err
@@ -134,6 +137,26 @@ func (e *Engine) measure(s store.Session, sha string) (store.Content, error) {
 		rerr = err
 	}
 	return found, rerr
+}
+
+// alone waits until no append is in the session, and cuts off what one left behind the confirmed bytes. Such an append began
+// before the length was told; who comes later finds a session with all its bytes and keeps away from the file.
+func (e *Engine) alone(s store.Session) error {
+	e.mu.Lock()
+	older := e.moving[s.Account+"/"+s.ID]
+	e.mu.Unlock()
+	if older != nil {
+		select {
+		case <-older.gone:
+		case <-e.stopping:
+			return ErrStopping
+		}
+	}
+	_, err := e.files.Settle(s.Account, s.ID, s.Offset)
+	if errors.Is(err, store.ErrLost) {
+		return nil // which measuring it finds too, unless it is the content already
+	}
+	return err
 }
 
 // verifies marks a session as being verified until done is called.

@@ -23,7 +23,7 @@ func Protocol() *remote.Protocol {
 			remote.StepReserve: final,
 			remote.StepOffset:  {200, 204},
 			remote.StepAppend:  final,
-			remote.StepVerify:  {200, 204},
+			remote.StepVerify:  {200, 204, 206},
 			remote.StepCancel:  {200, 202, 204, 404, 410},
 		},
 		Problem: problem,

@@ -57,18 +57,15 @@ func (d *Driver) places(s attachment.Session) []*url.URL {
 // readBack is GET of a place. Without a digest the bytes are not given out there: what has another length is something about
 // the file, as servers answer with.
 func (d *Driver) readBack(ctx context.Context, m *attachment.Manifest, place *url.URL) (uplink.Verdict, error) {
-	h := Header("Accept-Encoding", "identity")
-	got := foreign.NewReading(m.Length, uplink.Progress(ctx))
-	_, err := d.Client.Download(ctx, remote.Request{Step: remote.StepVerify, Method: http.MethodGet, URL: place, Header: h}, got)
+	got, err := d.readings.Read(ctx, d.Client, remote.Request{Step: remote.StepVerify, Method: http.MethodGet, URL: place, Header: Header()}, m)
 	refusal, refused := errors.AsType[*remote.Error](err)
 	switch {
 	case errors.Is(err, foreign.ErrTooLong), refused && slices.Contains(foreign.Unreadable, refusal.Status):
 		return uplink.Verdict{}, nil
 	case err != nil:
 		return uplink.Verdict{}, err
+	case got.Length != m.Length:
+		return uplink.Verdict{}, nil
 	}
-	if length, sha := got.Sum(); length == m.Length {
-		return uplink.Verdict{Length: length, SHA256: sha}, nil
-	}
-	return uplink.Verdict{}, nil
+	return uplink.Verdict{Length: got.Length, SHA256: got.SHA256}, nil
 }

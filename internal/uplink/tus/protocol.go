@@ -3,7 +3,9 @@ package tus
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -15,8 +17,6 @@ import (
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
-const headerMetadata = "Upload-Metadata"
-
 // Protocol is tus 1.0.0 as servers of other hands speak it.
 func Protocol() *remote.Protocol {
 	return &remote.Protocol{
@@ -24,10 +24,10 @@ func Protocol() *remote.Protocol {
 		Ours: ours,
 		Accepts: map[remote.Step][]int{
 			remote.StepProbe:   {200, 204},
-			remote.StepReserve: {201},
+			remote.StepReserve: {200, 201}, // 200: @uploadx/core, to a file of no bytes
 			remote.StepOffset:  {200, 204},
 			remote.StepAppend:  {200, 204},
-			remote.StepVerify:  {200, 204},
+			remote.StepVerify:  {200, 204, 206},
 			remote.StepCancel:  {200, 204, 404, 410},
 		},
 		Problem: problem,
@@ -40,14 +40,15 @@ func Protocol() *remote.Protocol {
 }
 
 // ours tells a tus server by the header that each of its answers carries. That to OPTIONS may name the versions alone, as one
-// to a version that it does not speak; that to GET is no part of the protocol.
+// to a version that it does not speak; that to GET is no part of the protocol, and only what can be made something of is
+// believed without.
 func ours(_ remote.Step, resp *http.Response) bool {
 	method := ""
 	if resp.Request != nil {
 		method = resp.Request.Method
 	}
 	switch {
-	case method == http.MethodGet:
+	case method == http.MethodGet && (resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusPartialContent || slices.Contains(unreadable, resp.StatusCode)):
 		return true
 	case method == http.MethodOptions || resp.StatusCode == http.StatusPreconditionFailed:
 		return resp.Header.Get(wire.HeaderTusResumable) != "" || resp.Header.Get(wire.HeaderTusVersion) != ""
@@ -135,8 +136,8 @@ func featuresIn(resp *remote.Response) (features, error) {
 	if versions := listed(resp.Header, wire.HeaderTusVersion); len(versions) > 0 && !slices.Contains(versions, wire.TusVersion) {
 		return features{}, remote.Refused(remote.StepReserve, wire.CodeTusVersion)
 	}
-	f := features{extensions: listed(resp.Header, "Tus-Extension"), algorithms: listed(resp.Header, "Tus-Checksum-Algorithm")}
-	if n, err := strconv.ParseInt(resp.Header.Get("Tus-Max-Size"), 10, 64); err == nil && n > 0 {
+	f := features{extensions: listed(resp.Header, wire.HeaderTusExtension), algorithms: listed(resp.Header, wire.HeaderTusAlgorithms)}
+	if n, err := strconv.ParseInt(resp.Header.Get(wire.HeaderTusMaxSize), 10, 64); err == nil && n > 0 {
 		f.maxSize = n
 	}
 	return f, nil
@@ -153,6 +154,15 @@ func listed(h http.Header, name string) []string {
 		}
 	}
 	return all
+}
+
+// digestIn is the SHA-256 in hex of a Repr-Digest (RFC 9530), empty without a valid one.
+func digestIn(h http.Header) string {
+	digests, err := wire.ParseDigests(h.Values(wire.HeaderReprDigest))
+	if sum := digests["sha-256"]; err == nil && len(sum) == sha256.Size {
+		return hex.EncodeToString(sum)
+	}
+	return ""
 }
 
 // metadata is what is said of an attachment at its creation. Servers show a file by filename and filetype; the rest is for

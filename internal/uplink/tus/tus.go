@@ -17,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/receipt"
@@ -33,6 +32,8 @@ type Options struct {
 	Client *remote.Client
 	// LengthOnly: what was stored is not read back.
 	LengthOnly bool
+	// Registrar gives the receipts.
+	Registrar foreign.Registrar
 	// Anonymous: there is no credential, so that a 403 is not about one.
 	Anonymous bool
 }
@@ -43,6 +44,7 @@ type Driver struct {
 	// checksums: appends carry a digest where the server checks it. TLS does that already, and without one the beginning of
 	// an append that breaks off is kept.
 	checksums bool
+	readings  foreign.Readings
 
 	mu    sync.Mutex
 	known *features // nil until the server was asked
@@ -82,7 +84,7 @@ func (d *Driver) create(ctx context.Context, m *attachment.Manifest) (uplink.Res
 		return uplink.Reservation{}, e
 	}
 	resp, err := d.Client.Do(ctx, remote.Request{Step: remote.StepReserve, Method: http.MethodPost, Header: header(
-		wire.HeaderUploadLength, strconv.FormatInt(m.Length, 10), headerMetadata, metadata(m))})
+		wire.HeaderUploadLength, strconv.FormatInt(m.Length, 10), wire.HeaderUploadMetadata, metadata(m))})
 	if err != nil {
 		return uplink.Reservation{}, err
 	}
@@ -91,7 +93,11 @@ func (d *Driver) create(ctx context.Context, m *attachment.Manifest) (uplink.Res
 		return uplink.Reservation{}, resp.Foreign(fmt.Errorf("address of the new upload: %w", err))
 	}
 	s := attachment.Session{ID: foreign.SessionID(u), URL: u.String()}
-	return uplink.Reservation{Session: s, MediaID: s.ID, BytesNeeded: true}, nil
+	res := uplink.Reservation{Session: s, MediaID: s.ID, BytesNeeded: true}
+	if resp.Header.Get(wire.HeaderUploadOffset) != "" { // the server may have known the file already
+		res.Offset, err = offsetIn(resp)
+	}
+	return res, err
 }
 
 // Offset is HEAD of the upload (tus 1.0.0, Core Protocol, HEAD).
@@ -119,9 +125,9 @@ func (d *Driver) Append(ctx context.Context, a uplink.Append) (int64, error) {
 	return offsetIn(resp)
 }
 
-// Register writes the receipt.
-func (d *Driver) Register(_ context.Context, m *attachment.Manifest, s attachment.Session, v uplink.Verdict) (receipt.Receipt, error) {
-	return foreign.Receipt(m, s.ID, d.Client.Endpoint().Host, v, time.Now()), nil
+// Register asks the registrar for the receipt.
+func (d *Driver) Register(ctx context.Context, m *attachment.Manifest, s attachment.Session, v uplink.Verdict) (receipt.Receipt, error) {
+	return d.Registrar.Register(ctx, m, foreign.Found{MediaID: s.ID, Location: s.URL, Server: d.Client.Endpoint().Host, Verdict: v})
 }
 
 // Cancel is DELETE of the upload (tus 1.0.0, Termination). What lies at another server than today's is not reached.
@@ -182,7 +188,7 @@ func (d *Driver) head(ctx context.Context, step remote.Step, m *attachment.Manif
 	}
 	h := header()
 	if step == remote.StepVerify && !d.LengthOnly {
-		h.Set("Want-Repr-Digest", "sha-256=10")
+		h.Set(wire.HeaderWantReprDigest, "sha-256=10")
 	}
 	resp, err := d.Client.Do(ctx, remote.Request{Step: step, Method: http.MethodHead, URL: u, Header: h})
 	if err != nil {
@@ -195,7 +201,7 @@ func (d *Driver) head(ctx context.Context, step remote.Step, m *attachment.Manif
 		return held{}, gone(step, fmt.Sprintf("the upload has a length of %.20s", length))
 	}
 	at, err := offsetIn(resp)
-	return held{at, foreign.DigestIn(resp.Header)}, err
+	return held{at, digestIn(resp.Header)}, err
 }
 
 // resolve is the address of a session, which the configuration may have left behind.

@@ -50,7 +50,7 @@ func (d *Driver) addChecksum(ctx context.Context, h http.Header, a uplink.Append
 		if err != nil {
 			return remote.Fail(remote.StepAppend, remote.KindUnread, err)
 		}
-		h.Set("Upload-Checksum", algorithm.name+" "+base64.StdEncoding.EncodeToString(sum.Sum(nil)))
+		h.Set(wire.HeaderUploadChecksum, algorithm.name+" "+base64.StdEncoding.EncodeToString(sum.Sum(nil)))
 		return nil
 	}
 	return nil
@@ -83,17 +83,14 @@ func (d *Driver) readBack(ctx context.Context, m *attachment.Manifest, s attachm
 		if err != nil {
 			return uplink.Verdict{}, err
 		}
-		h := header()
-		h.Set("Accept-Encoding", "identity")
-		got := foreign.NewReading(m.Length, uplink.Progress(ctx))
-		resp, err := d.Client.Download(ctx, remote.Request{Step: remote.StepVerify, Method: http.MethodGet, URL: u, Header: h}, got)
+		got, err := d.readings.Read(ctx, d.Client, remote.Request{Step: remote.StepVerify, Method: http.MethodGet, URL: u, Header: header()}, m)
 		refusal, refused := errors.AsType[*remote.Error](err)
 		switch {
-		case err == nil:
-			return verdict(got, resp, m)
+		case err == nil && got.Answer.Status != http.StatusNoContent:
+			return verdict(got, m)
 		case errors.Is(err, foreign.ErrTooLong):
 			return uplink.Verdict{}, remote.Fail(remote.StepVerify, remote.KindForeign, err)
-		case !refused || !slices.Contains(foreign.Unreadable, refusal.Status):
+		case err != nil && !(refused && slices.Contains(unreadable, refusal.Status)):
 			return uplink.Verdict{}, err
 		}
 		if _, err := d.head(ctx, remote.StepVerify, m, s); err != nil {
@@ -107,10 +104,16 @@ func (d *Driver) readBack(ctx context.Context, m *attachment.Manifest, s attachm
 
 // verdict says what came back. Servers do not mark this answer as one of tus, so that a page of somebody else's is told by
 // its length.
-func verdict(got *foreign.Reading, resp *remote.Response, m *attachment.Manifest) (uplink.Verdict, error) {
-	length, sha := got.Sum()
-	if length != m.Length && resp.Header.Get(wire.HeaderTusResumable) == "" {
-		return uplink.Verdict{}, resp.Foreign(fmt.Errorf("%w: %d bytes came back", remote.ErrForeign, length))
+func verdict(got foreign.Content, m *attachment.Manifest) (uplink.Verdict, error) {
+	if got.Length != m.Length && got.Answer.Header.Get(wire.HeaderTusResumable) == "" {
+		return uplink.Verdict{}, got.Answer.Foreign(fmt.Errorf("%w: %d bytes came back", remote.ErrForeign, got.Length))
 	}
-	return uplink.Verdict{Length: length, SHA256: sha}, nil
+	return uplink.Verdict{Length: got.Length, SHA256: got.SHA256}, nil
+}
+
+// unreadable are the answers to GET of servers that do not give out what they stored, or send elsewhere for it.
+var unreadable = []int{
+	http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect,
+	http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
+	http.StatusGone, http.StatusNotImplemented,
 }
