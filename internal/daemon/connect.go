@@ -12,6 +12,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/uplink"
 	"github.com/fieldgw/fieldgw/internal/uplink/fieldgw"
 	"github.com/fieldgw/fieldgw/internal/uplink/foreign"
+	"github.com/fieldgw/fieldgw/internal/uplink/rufh"
 	"github.com/fieldgw/fieldgw/internal/uplink/tus"
 	"github.com/fieldgw/fieldgw/internal/uplink/wholefile"
 )
@@ -26,6 +27,11 @@ type kind struct {
 var kinds = map[config.Driver]kind{
 	config.DriverFieldgw: {remote.Fieldgw, func(_ *config.Config, client *remote.Client, _ foreign.Registrar) (uplink.Driver, error) {
 		return fieldgw.New(client), nil
+	}},
+	config.DriverRUFH: {rufh.Protocol, func(cfg *config.Config, client *remote.Client, registrar foreign.Registrar) (uplink.Driver, error) {
+		return rufh.New(rufh.Options{
+			Client: client, LengthOnly: cfg.Uplink.Verify == config.VerifyLength, Registrar: registrar,
+		}), nil
 	}},
 	config.DriverHTTP: {wholefile.Protocol, newWholeFile},
 	config.DriverTus: {tus.Protocol, func(cfg *config.Config, client *remote.Client, registrar foreign.Registrar) (uplink.Driver, error) {
