@@ -194,13 +194,16 @@ type Driver string
 const (
 	DriverFieldgw Driver = "fieldgw" // fieldgw-server
 	DriverTus     Driver = "tus"     // any server of tus 1.0.0
+	DriverRUFH    Driver = "rufh"    // any server of Resumable Uploads for HTTP
 )
 
 // Names reports whether the driver's credential names account and device. Another's only opens a door.
 func (d Driver) Names() bool { return d == DriverFieldgw }
 
 // Drivers lists the drivers that there are.
-func Drivers() []Driver { return []Driver{DriverFieldgw, DriverTus, DriverS3, DriverHTTP} }
+func Drivers() []Driver {
+	return []Driver{DriverFieldgw, DriverRUFH, DriverTus, DriverS3, DriverHTTP}
+}
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (d *Driver) UnmarshalText(text []byte) error { return setWord(d, text, Drivers()...) }

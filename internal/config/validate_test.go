@@ -46,7 +46,7 @@ f.toml:3: workers: unknown key or table (did you mean "uplink.workers"?)
 f.toml:4: uplnk: unknown key or table (did you mean "uplink"?)
 f.toml:7: uplink.chunksize: unknown key (did you mean "chunk_size"?)
 f.toml:8: uplink.zebra: unknown key (known here: accept_grade, account, answer_timeout, ca_file, chunk_size, client_cert, client_key, credential, driver, endpoint, http, idle_timeout, proxy, proxy_credential, rate_limit, retry, s3, small, verify, webhook, webhook_credential, windows, workers)
-f.toml:9: uplink.driver: want "fieldgw", "tus", "s3" or "http", got "fieldgv" (did you mean "fieldgw"?)
+f.toml:9: uplink.driver: want "fieldgw", "rufh", "tus", "s3" or "http", got "fieldgv" (did you mean "fieldgw"?)
 f.toml:10: uplink.workers: want a whole number, got a string
 f.toml:11: uplink.idle_timeout: want a string in quotes, got a number without a unit (durations are strings with a unit, such as "30s")
 f.toml:12: uplink.answer_timeout: want a duration such as "30s" or "5m", got "5" (add a unit: ms, s, m, h)
@@ -166,7 +166,7 @@ func TestRules(t *testing.T) {
 		{"uplink.endpoint='https://u:SECRET@h'", "1: uplink.endpoint: a user or password in the URL"},
 		{"uplink.endpoint='https://u:SECRET@h:x'", "1: uplink.endpoint: want a URL"},
 		{"uplink.credential='fgw1.acct.dev.SECRET'", "1: uplink.credential: want the path of a file, got what looks like the token itself"},
-		{"uplink.driver='fgw1.acct.dev.SECRET'", "1: uplink.driver: want \"fieldgw\", \"tus\", \"s3\" or \"http\", got a value that looks like a token"},
+		{"uplink.driver='fgw1.acct.dev.SECRET'", "1: uplink.driver: want \"fieldgw\", \"rufh\", \"tus\", \"s3\" or \"http\", got a value that looks like a token"},
 		{"uplink.accept_grade='verified-digest'", ""},
 		{"uplink.accept_grade='length-only'", "1: uplink.accept_grade: \"length-only\" can never count as delivery: bytes of the right length may be any bytes"},
 		{"uplink.accept_grade='registered-durable'", "1: uplink.accept_grade: want \"registered\" or \"verified-digest\""},

@@ -12,6 +12,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/uplink"
 	"github.com/fieldgw/fieldgw/internal/uplink/fieldgw"
 	"github.com/fieldgw/fieldgw/internal/uplink/foreign"
+	"github.com/fieldgw/fieldgw/internal/uplink/rufh"
 	"github.com/fieldgw/fieldgw/internal/uplink/s3"
 	"github.com/fieldgw/fieldgw/internal/uplink/tus"
 	"github.com/fieldgw/fieldgw/internal/uplink/wholefile"
@@ -27,6 +28,11 @@ type kind struct {
 var kinds = map[config.Driver]kind{
 	config.DriverFieldgw: {always(remote.Fieldgw), func(_ *config.Config, client *remote.Client, _ foreign.Registrar) (uplink.Driver, error) {
 		return fieldgw.New(client), nil
+	}},
+	config.DriverRUFH: {always(rufh.Protocol), func(cfg *config.Config, client *remote.Client, registrar foreign.Registrar) (uplink.Driver, error) {
+		return rufh.New(rufh.Options{
+			Client: client, LengthOnly: cfg.Uplink.Verify == config.VerifyLength, Registrar: registrar,
+		}), nil
 	}},
 	config.DriverHTTP: {always(wholefile.Protocol), newWholeFile},
 	config.DriverS3:   {func(cfg *config.Config) *remote.Protocol { return s3.Protocol(storeOf(cfg.Uplink)) }, newS3},

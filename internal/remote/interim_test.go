@@ -93,7 +93,7 @@ func TestConfirmationAfterReturn(t *testing.T) {
 		rig.Server.Inject(uplinktest.Fault{Step: remote.StepAppend, Act: func(_ *uplinktest.Server, w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 			for i := range 100 {
 				tell(w, wire.StatusResumption, "8", strconv.Itoa(i))
-				time.Sleep(10 * time.Millisecond)
+				<-time.After(10 * time.Millisecond)
 			}
 		}})
 		ctx, cancel := context.WithTimeout(t.Context(), 305*time.Millisecond)
@@ -109,7 +109,7 @@ func TestConfirmationAfterReturn(t *testing.T) {
 		if heard == 0 {
 			t.Error("heard nothing before either")
 		}
-		time.Sleep(5 * time.Second)
+		<-time.After(5 * time.Second)
 	})
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // codes are those that the protocol has, and before them none and one that this version does not know.
-var codes = append([]wire.Code{"", "a_code_of_the_future"}, wire.Codes()...)
+var codes = append([]wire.Code{"", "a_code_of_the_future", CodeFinal}, wire.Codes()...)
 
 // answers are the kinds that come with a status.
 var answers = []Kind{KindProblem, KindForeign, KindMismatch, KindPending, KindProxy}
@@ -33,7 +33,7 @@ func everyCase(f func(Case)) {
 						continue
 					}
 					for j, code := range codes {
-						if c.Problem = code; j < 2 || !c.Waits { // a known code says more than a Retry-After
+						if c.Problem = code; j < 3 || !c.Waits { // a known code says more than a Retry-After
 							f(c)
 						}
 					}

@@ -12,11 +12,13 @@ import (
 	"github.com/fieldgw/fieldgw/internal/uplink"
 	"github.com/fieldgw/fieldgw/internal/uplink/fieldgw"
 	"github.com/fieldgw/fieldgw/internal/uplink/uplinktest"
+	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
 // The fieldgw driver keeps every promise that it declares.
 func TestFieldgwConforms(t *testing.T) {
 	rig := uplinktest.Start(t)
+	rig.Server.Offer(wire.DialectTus, wire.DialectRUFH)
 	uplinktest.Run(t, func(t *testing.T) (uplink.Driver, uplink.Driver) {
 		return rig.Driver, fieldgw.New(rig.NewClient(t))
 	})

@@ -55,7 +55,7 @@ func TestLongAppend(t *testing.T) {
 func TestLongAppendOnSlowLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rig, d, w := streaming(t, 4, func(stored int64) []int64 {
-			time.Sleep(200 * time.Millisecond) // 4 KiB each
+			<-time.After(200 * time.Millisecond) // 4 KiB each
 			return []int64{stored}
 		})
 		commits := 0
@@ -130,7 +130,7 @@ func TestUnheard(t *testing.T) {
 		if n := lengths(); n != 2 {
 			t.Errorf("%d long appends after two that nothing was heard of", n)
 		}
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		rig.Server.SetInterim(uplinktest.Truly)
 		next = newDelivery(t, rig, uplinktest.Content(3, 3*chunk))
 		next.up = d.up
@@ -170,7 +170,7 @@ func TestGateClosesInLongAppend(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rig, d, w := streaming(t, 6, func(stored int64) []int64 {
-					time.Sleep(100 * time.Millisecond)
+					<-time.After(100 * time.Millisecond)
 					return []int64{stored}
 				})
 				if act != nil {

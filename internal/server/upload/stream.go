@@ -9,8 +9,14 @@ import (
 	"github.com/fieldgw/fieldgw/internal/server/store"
 )
 
-// confirmEvery is the longest time that bytes of a lasting append wait to be confirmed.
-const confirmEvery = time.Second
+const (
+	// confirmEvery is the longest time that bytes of a lasting append wait to be confirmed.
+	confirmEvery = time.Second
+	// confirmSoon is when at least confirmWorth bytes are: a client that lets no more go than a window beyond what is
+	// confirmed waits for them.
+	confirmSoon  = 200 * time.Millisecond
+	confirmWorth = 128 << 10
+)
 
 var (
 	errNotStored = errors.New("bytes could not be stored")
@@ -33,24 +39,31 @@ type stream struct {
 // met.
 func (t *stream) run(ctx context.Context, p *pace, pieces <-chan piece) (broke, failed error) {
 	var due <-chan time.Time
+	var since time.Time // when the oldest byte came that is not confirmed
 	for last := false; !last; {
 		select {
 		case in := <-pieces:
 			broke, last = t.store(in), in.err != nil
 		case <-due:
-			failed, due = t.confirm(ctx, true), nil
+			due = nil
+			if t.written >= confirmWorth || time.Since(since) >= confirmEvery {
+				failed, since = t.confirm(ctx, true), time.Time{}
+			}
 		}
 		if last || t.body.whole() && broke == nil {
 			continue
 		}
 		if broke == nil && failed == nil && t.written >= t.e.limits.Confirm {
-			failed, due = t.confirm(ctx, true), nil
+			failed, due, since = t.confirm(ctx, true), nil, time.Time{}
 		}
 		if broke != nil || failed != nil {
 			return broke, errors.Join(failed, t.drain(p, pieces))
 		}
 		if due == nil && t.written > 0 {
-			due = time.After(confirmEvery)
+			due = time.After(confirmSoon)
+			if since.IsZero() {
+				since = time.Now()
+			}
 		}
 	}
 	return broke, failed

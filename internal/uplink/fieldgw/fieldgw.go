@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/receipt"
@@ -20,8 +21,13 @@ import (
 )
 
 // Driver implements uplink.Driver. The bytes go by tus 1.0.0's core protocol, and by Resumable Uploads for HTTP where
-// offsets are to be confirmed while an append lasts. Both name the same upload, whose offset is asked for by tus.
-type Driver struct{ client *remote.Client }
+// offsets are to be confirmed while an append lasts. Both name the same upload.
+type Driver struct {
+	client *remote.Client
+	// streams: the server offered Resumable Uploads for HTTP last, which also lets a question for an offset take the upload
+	// from an append that the server still believes in.
+	streams atomic.Bool
+}
 
 // New returns the driver that sends through client.
 func New(client *remote.Client) *Driver { return &Driver{client: client} }
@@ -63,6 +69,7 @@ func (f *Driver) Reserve(ctx context.Context, m *attachment.Manifest, _ attachme
 		}
 		res.BytesNeeded, res.Offset, res.MaxAppend = true, a.Upload.Offset, a.Upload.MaxAppend
 		res.Streams = slices.Contains(a.Upload.Dialects, wire.DialectRUFH)
+		f.streams.Store(res.Streams)
 		u, err := resp.Resolve(a.Upload.URL)
 		if err != nil {
 			return uplink.Reservation{}, resp.Foreign(err)
@@ -111,15 +118,17 @@ func incomplete(resp *remote.Response, a *wire.Attachment, what string) error {
 	return resp.Foreign(fmt.Errorf("%w: state %.20q %s", remote.ErrForeign, a.State, what))
 }
 
-// Offset is HEAD of the upload (tus 1.0.0, Core Protocol, HEAD).
+// Offset is HEAD of the upload, which the dialects have in common.
 func (f *Driver) Offset(ctx context.Context, _ *attachment.Manifest, s attachment.Session) (int64, error) {
 	u, err := f.client.Resolve(s.URL)
 	if err != nil {
 		return 0, remote.Fail(remote.StepOffset, remote.KindRequest, err)
 	}
-	resp, err := f.client.Do(ctx, remote.Request{
-		Step: remote.StepOffset, Method: http.MethodHead, URL: u, Header: http.Header{wire.HeaderTusResumable: {wire.TusVersion}},
-	})
+	h := http.Header{wire.HeaderTusResumable: {wire.TusVersion}}
+	if f.streams.Load() {
+		h = rufh.Header()
+	}
+	resp, err := f.client.Do(ctx, remote.Request{Step: remote.StepOffset, Method: http.MethodHead, URL: u, Header: h})
 	if err != nil {
 		return 0, err
 	}

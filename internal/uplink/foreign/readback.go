@@ -55,7 +55,7 @@ func (r *Readings) Read(ctx context.Context, c *remote.Client, get remote.Reques
 			at.whole = true
 		case errors.Is(err, ErrTooLong):
 			return Content{}, err
-		case errors.Is(err, errParts):
+		case errors.Is(err, errParts) && !at.whole:
 			at.reset()
 			at.whole = true
 		case !judged || e.Status != 0:

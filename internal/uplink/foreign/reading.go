@@ -5,7 +5,29 @@ import (
 	"encoding/hex"
 	"errors"
 	"hash"
+	"net/http"
+
+	"github.com/fieldgw/fieldgw/internal/wire"
 )
+
+// SHA256 is the name of the digest in Repr-Digest and Want-Repr-Digest (RFC 9530).
+const SHA256 = "sha-256"
+
+// DigestIn is the SHA-256 in hex of a Repr-Digest; empty without a valid one.
+func DigestIn(h http.Header) string {
+	digests, err := wire.ParseDigests(h.Values(wire.HeaderReprDigest))
+	if sum := digests[SHA256]; err == nil && len(sum) == sha256.Size {
+		return hex.EncodeToString(sum)
+	}
+	return ""
+}
+
+// Unreadable are the answers to GET of servers that do not give out what they stored, or send elsewhere for it.
+var Unreadable = []int{
+	http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect,
+	http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
+	http.StatusGone, http.StatusNotImplemented,
+}
 
 // Reading takes the bytes that are read back. It implements io.Writer.
 type Reading struct {

@@ -11,11 +11,12 @@ import (
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/uplink"
+	"github.com/fieldgw/fieldgw/internal/uplink/foreign"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
-// header asks for the version of this device, and has pairs of names and values.
-func header(pairs ...string) http.Header {
+// Header asks for the version of this device, and has pairs of names and values.
+func Header(pairs ...string) http.Header {
 	h := http.Header{wire.HeaderInteropVersion: {strconv.Itoa(wire.InteropVersion)}}
 	for i := 0; i+1 < len(pairs); i += 2 {
 		h.Set(pairs[i], pairs[i+1])
@@ -32,7 +33,7 @@ func Patch(ctx context.Context, client *remote.Client, a uplink.Append) (*remote
 	}
 	send := remote.Append{
 		Step: remote.StepAppend, Method: http.MethodPatch, URL: u, Body: a.Body, Length: a.Length, Moved: a.Moved,
-		Header: header(
+		Header: Header(
 			wire.HeaderUploadOffset, strconv.FormatInt(a.Offset, 10), wire.HeaderUploadComplete, wire.FormatBoolean(a.Last()),
 			"Content-Type", wire.ContentTypePartial),
 	}
@@ -96,7 +97,7 @@ func (d *Driver) Append(ctx context.Context, a uplink.Append) (int64, error) {
 			d.end(a.Session, ending{failed: true})
 			return 0, resp.Mismatch(fmt.Errorf("%w: the upload is complete after %d of %d bytes", uplink.ErrAnswer, to, a.Manifest.Length))
 		}
-		e := ending{sha256: sha256In(resp.Header)}
+		e := ending{sha256: foreign.DigestIn(resp.Header)}
 		if u, err := resp.Resolve(resp.Header.Get("Location")); err == nil {
 			e.place = u
 		}

@@ -74,9 +74,9 @@ func (d *Driver) announced(ctx context.Context, m *attachment.Manifest, address 
 
 // about is what is said of an attachment at its creation.
 func about(m *attachment.Manifest) http.Header {
-	h := header(
+	h := Header(
 		wire.HeaderUploadComplete, wire.FormatBoolean(false), wire.HeaderUploadLength, strconv.FormatInt(m.Length, 10),
-		wire.HeaderReprDigest, wire.FormatDigest(sha256Name, m.SHA256[:]), wire.HeaderWantReprDigest, wanted)
+		wire.HeaderReprDigest, wire.FormatDigest(foreign.SHA256, m.SHA256[:]), wire.HeaderWantReprDigest, wanted)
 	if m.MediaType != "" {
 		h.Set("Content-Type", m.MediaType)
 	}

@@ -2,13 +2,13 @@ package rufh
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"mime"
 	"net/http"
 	"slices"
 
 	"github.com/fieldgw/fieldgw/internal/remote"
+	"github.com/fieldgw/fieldgw/internal/uplink/foreign"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
@@ -23,7 +23,7 @@ func Protocol() *remote.Protocol {
 			remote.StepReserve: final,
 			remote.StepOffset:  {200, 204},
 			remote.StepAppend:  final,
-			remote.StepVerify:  {200, 204},
+			remote.StepVerify:  {200, 204, 206},
 			remote.StepCancel:  {200, 202, 204, 404, 410},
 		},
 		Problem: problem,
@@ -39,7 +39,7 @@ func Protocol() *remote.Protocol {
 // discover asks for the limits of uploads that are created at the endpoint (draft, Limits); the answer is what tells the
 // server from others.
 func discover(ctx context.Context, c *remote.Client) (wire.UploadLimit, error) {
-	resp, err := c.Do(ctx, remote.Request{Step: remote.StepProbe, Method: http.MethodOptions, Header: header()})
+	resp, err := c.Do(ctx, remote.Request{Step: remote.StepProbe, Method: http.MethodOptions, Header: Header()})
 	if err != nil {
 		return wire.UploadLimit{}, err
 	}
@@ -117,17 +117,5 @@ func problem(resp *http.Response, body []byte) (wire.Code, string, error) {
 	return "", detail, nil
 }
 
-// sha256In is the SHA-256 in hex of a Repr-Digest (RFC 9530, 3); empty without a valid one.
-func sha256In(h http.Header) string {
-	digests, err := wire.ParseDigests(h.Values(wire.HeaderReprDigest))
-	if sum := digests[sha256Name]; err == nil && len(sum) == 32 {
-		return hex.EncodeToString(sum)
-	}
-	return ""
-}
-
-// sha256Name is the name of the digest in Repr-Digest and Want-Repr-Digest.
-const sha256Name = "sha-256"
-
-// wanted asks for that digest.
-const wanted = sha256Name + "=10"
+// wanted asks for the digest that is held against the payload's.
+const wanted = foreign.SHA256 + "=10"

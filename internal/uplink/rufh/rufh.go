@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
-	"time"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/receipt"
@@ -30,11 +29,14 @@ type Options struct {
 	Client *remote.Client
 	// LengthOnly: neither a digest is asked for, nor is anything read back.
 	LengthOnly bool
+	// Registrar gives the receipts.
+	Registrar foreign.Registrar
 }
 
 // Driver implements uplink.Driver.
 type Driver struct {
 	Options
+	readings foreign.Readings
 
 	mu      sync.Mutex
 	known   *wire.UploadLimit // nil until the server was asked
@@ -95,7 +97,7 @@ func (d *Driver) head(ctx context.Context, step remote.Step, m *attachment.Manif
 	if err != nil {
 		return state{}, err
 	}
-	h := header()
+	h := Header()
 	if step == remote.StepVerify && !d.LengthOnly {
 		h.Set(wire.HeaderWantReprDigest, wanted)
 	}
@@ -119,7 +121,7 @@ func (d *Driver) head(ctx context.Context, step remote.Step, m *attachment.Manif
 		return state{}, gone(step, fmt.Sprintf("the upload has ended after %d bytes", at.offset))
 	}
 	at.limit, _ = wire.ParseUploadLimit(resp.Header.Values(wire.HeaderUploadLimit))
-	if at.sha256 = sha256In(resp.Header); at.sha256 == "" {
+	if at.sha256 = foreign.DigestIn(resp.Header); at.sha256 == "" {
 		at.sha256 = end.sha256
 	}
 	return at, nil
@@ -134,10 +136,17 @@ func (d *Driver) resolve(step remote.Step, s attachment.Session) (*url.URL, erro
 	return u, nil
 }
 
-// Register writes the receipt.
-func (d *Driver) Register(_ context.Context, m *attachment.Manifest, s attachment.Session, v uplink.Verdict) (receipt.Receipt, error) {
-	d.forget(s)
-	return foreign.Receipt(m, s.ID, d.Client.Endpoint().Host, v, time.Now()), nil
+// Register asks the registrar for the receipt.
+func (d *Driver) Register(ctx context.Context, m *attachment.Manifest, s attachment.Session, v uplink.Verdict) (receipt.Receipt, error) {
+	found := foreign.Found{MediaID: s.ID, Location: s.URL, Server: d.Client.Endpoint().Host, Verdict: v}
+	if end, ok := d.ended(s); ok && end.place != nil {
+		found.Location = end.place.String()
+	}
+	r, err := d.Registrar.Register(ctx, m, found)
+	if err == nil {
+		d.forget(s)
+	}
+	return r, err
 }
 
 // Cancel is DELETE of the upload. What lies at another server than today's is not reached.
@@ -147,6 +156,6 @@ func (d *Driver) Cancel(ctx context.Context, s attachment.Session) error {
 	if err != nil {
 		return nil
 	}
-	_, err = d.Client.Do(ctx, remote.Request{Step: remote.StepCancel, Method: http.MethodDelete, URL: u, Header: header()})
+	_, err = d.Client.Do(ctx, remote.Request{Step: remote.StepCancel, Method: http.MethodDelete, URL: u, Header: Header()})
 	return err
 }

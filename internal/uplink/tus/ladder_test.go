@@ -158,6 +158,12 @@ func TestResumeLadder(t *testing.T) {
 		"a download broken twice":             {meddle: brokenDownload(func(*http.Request) {})},
 		"a download broken, no parts given":   {meddle: brokenDownload(func(r *http.Request) { r.Header.Del("Range") })},
 		"a download broken, other part given": {meddle: brokenDownload(func(r *http.Request) { r.Header.Set("Range", "bytes=-100") })},
+		"a part instead of all": {meddle: func(_ *server, n int, _ http.ResponseWriter, r *http.Request) bool {
+			if r.Method == get && n <= 2 {
+				r.Header.Set("Range", "bytes=-100")
+			}
+			return false
+		}, deliveries: 1},
 		"an endless download": {meddle: on(get, 1, func(_ *server, w http.ResponseWriter, _ *http.Request) bool {
 			reply(w, make([]byte, 5*chunk))
 			return true

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/remote"
+	"github.com/fieldgw/fieldgw/internal/uplink/foreign"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
@@ -35,7 +36,7 @@ func Protocol() *remote.Protocol {
 			_, err := c.Do(ctx, remote.Request{Step: remote.StepProbe, Method: http.MethodOptions})
 			return err
 		},
-		Anonymous: true,
+		CheckCredential: foreign.CheckCredential, Authorize: foreign.Authorize, Anonymous: true,
 	}
 }
 

@@ -36,6 +36,7 @@ func Run(t *testing.T, connect Factory) {
 		{"cancelled context", always, (*suite).cancelledContext},
 		{"cancelled session", always, (*suite).cancelledSession},
 		{"interrupted append", func(c uplink.Capabilities) bool { return c.Resume }, (*suite).interrupted},
+		{"confirmed meanwhile", func(c uplink.Capabilities) bool { return c.ConfirmedOffsets }, (*suite).confirmedMeanwhile},
 		{"wrong offset", func(c uplink.Capabilities) bool { return c.ConfirmedOffsets }, (*suite).wrongOffset},
 		{"other bytes", func(c uplink.Capabilities) bool { return c.Digests }, (*suite).otherBytes},
 		{"reserved again", func(c uplink.Capabilities) bool { return c.ConditionalCreate }, (*suite).reservedAgain},
@@ -300,6 +301,52 @@ type brokenReader struct{ err error }
 
 // Read implements io.Reader.
 func (b *brokenReader) Read([]byte) (int, error) { return 0, b.err }
+
+// What is confirmed while an append lasts lies within it, and nothing is heard of after its end. The session holds it.
+func (s *suite) confirmedMeanwhile(t *testing.T) {
+	content := fresh(t, contentSize)
+	m := NewManifest(t, content)
+	res := s.reserve(t, s.one, m)
+	if !res.Streams {
+		t.Log("this server confirms nothing while an append lasts")
+		s.append(t, m, res, content, 0, m.Length)
+		s.register(t, s.one, m)
+		return
+	}
+	var mu sync.Mutex
+	var heard []int64
+	ended := false
+	hear := func(offset int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		if heard = append(heard, offset); ended {
+			t.Errorf("offset %d was told after the append", offset)
+		}
+	}
+	half := m.Length / 2
+	for _, to := range []int64{half, m.Length} {
+		a := bytesOf(m, res.Session, content, res.Offset, to)
+		a.Confirmed = hear
+		got, err := s.one.Append(t.Context(), a)
+		if err != nil || got != to {
+			t.Fatalf("append to %d: offset %d, %v", to, got, err)
+		}
+		mu.Lock()
+		for _, offset := range heard {
+			if offset < res.Offset || offset > to {
+				t.Errorf("offset %d was told in an append of %d to %d", offset, res.Offset, to)
+			}
+		}
+		t.Logf("%d offsets told up to %d", len(heard), to)
+		heard = nil
+		mu.Unlock()
+		res.Offset = to
+	}
+	mu.Lock()
+	ended = true
+	mu.Unlock()
+	s.register(t, s.one, m)
+}
 
 // An append that does not begin at the confirmed offset changes nothing.
 func (s *suite) wrongOffset(t *testing.T) {

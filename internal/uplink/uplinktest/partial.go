@@ -3,6 +3,7 @@ package uplinktest
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -113,6 +114,18 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	data := u.data
 	s.mu.Unlock()
 	write(w, data)
+}
+
+// Completed returns the bytes of a completed upload of a length that a device created.
+func (s *Server) Completed(length int64) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, u := range s.uploads {
+		if u.created && u.done && !u.void && u.item.facts.Length == length {
+			return slices.Clone(u.data)
+		}
+	}
+	return nil
 }
 
 // LateInterim lets the server work, and sends interim answers after the final one.
