@@ -15,7 +15,7 @@ WORLDS   ?= 5000
 
 # What tests use beyond Go. A test that misses one of them says so in the summary.
 TEST_PACKAGES := gcc libc6-dev poppler-utils qpdf strace xfsprogs e2fsprogs btrfs-progs rsync git zip unzip openssh-client \
-                 openssh-sftp-server
+                 openssh-sftp-server python3-tuspy
 APT           := DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300
 
 INTERNAL = github.com/fieldgw/fieldgw/internal

@@ -37,7 +37,7 @@ func newAttachmentList(c *common) *cobra.Command {
 				rows := make([][]string, 0, len(all))
 				for _, a := range all {
 					rows = append(rows, []string{
-						a.Account, a.ID, string(a.State), strconv.FormatInt(a.Facts.Length, 10), a.Facts.Parent.LocalID, a.Facts.Filename,
+						a.Account, a.ID, string(a.State), length(a), a.Facts.Parent.LocalID, a.Facts.Filename,
 					})
 				}
 				return c.printTable([]string{"ACCOUNT", "ATTACHMENT", "STATE", "BYTES", "PARENT", "FILE"}, rows)
@@ -47,6 +47,14 @@ func newAttachmentList(c *common) *cobra.Command {
 	cmd.Flags().StringVar(&account, "account", "", "only those of this account")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// length is the attachment's number of bytes, if anybody knows it yet.
+func length(a store.Attachment) string {
+	if a.Facts.Length == store.UnknownLength {
+		return "-"
+	}
+	return strconv.FormatInt(a.Facts.Length, 10)
 }
 
 // everyAttachment asks for page after page.

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -27,8 +29,10 @@ import (
 type serveFlags struct {
 	listen               string
 	cert, key            string
+	clientCA             string
 	plain                bool
 	maxLength, maxAppend config.Size
+	expire               config.Duration
 }
 
 func newServe(c *common, use, short string) *cobra.Command {
@@ -41,9 +45,11 @@ func newServe(c *common, use, short string) *cobra.Command {
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8443", "address to serve on")
 	flags.StringVar(&f.cert, "tls-cert", "", "certificate chain in PEM; without it a self-signed one is made")
 	flags.StringVar(&f.key, "tls-key", "", "its private key in PEM")
+	flags.StringVar(&f.clientCA, "client-ca", "", "authorities in PEM whose client certificates identify devices, besides tokens")
 	flags.BoolVar(&f.plain, "http", false, "serve plain http; only on a loopback address")
 	flags.TextVar(&f.maxLength, "max-length", config.Size(wire.MaxLength), "largest attachment")
-	flags.TextVar(&f.maxAppend, "max-append", config.Size(8<<20), "largest body of one append")
+	flags.TextVar(&f.maxAppend, "max-append", config.Size(8<<20), "largest body of one append of a device")
+	flags.TextVar(&f.expire, "expire", config.Duration(7*24*time.Hour), "end an upload that got no byte for this long")
 	return cmd
 }
 
@@ -52,6 +58,10 @@ func serve(ctx context.Context, c *common, f serveFlags) (err error) {
 		return err
 	}
 	log, err := c.logger()
+	if err != nil {
+		return err
+	}
+	clients, err := readAuthorities(f.clientCA)
 	if err != nil {
 		return err
 	}
@@ -70,8 +80,10 @@ func serve(ctx context.Context, c *common, f serveFlags) (err error) {
 	log.Info("server starts", slog.String(logging.KeyVersion, buildinfo.String()), slog.String(logging.KeyPath, c.data))
 	var uplink string
 	s, err := server.New(ctx, server.Options{
-		Dir: c.data, Logger: log,
-		Limits: server.Limits{MaxLength: f.maxLength.Bytes(), MaxAppend: f.maxAppend.Bytes()},
+		Dir: c.data, Logger: log, ClientCAs: clients,
+		Limits: server.Limits{
+			MaxLength: f.maxLength.Bytes(), MaxAppend: f.maxAppend.Bytes(), Expire: time.Duration(f.expire),
+		},
 		Notify: func(state string) {
 			_, err := daemon.SdNotify(false, state)
 			if state == daemon.SdNotifyReady {
@@ -89,14 +101,16 @@ func serve(ctx context.Context, c *common, f serveFlags) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	var secured net.Listener
-	if secured, uplink, err = prepare(ctx, c.data, f, s, ln); err != nil {
+	if secured, uplink, err = prepare(ctx, c.data, f, s, ln, clients); err != nil {
 		return err
 	}
 	return s.Run(ctx, secured)
 }
 
 // prepare makes what the first start lacks and puts TLS over the listener. It returns what a device must be told, too.
-func prepare(ctx context.Context, data string, f serveFlags, s *server.Server, ln net.Listener) (net.Listener, string, error) {
+func prepare(
+	ctx context.Context, data string, f serveFlags, s *server.Server, ln net.Listener, clients *x509.CertPool,
+) (net.Listener, string, error) {
 	token, err := bootstrap.Token(ctx, durable.OS(), data, s.Admin())
 	if err != nil {
 		return nil, "", err
@@ -110,7 +124,7 @@ func prepare(ctx context.Context, data string, f serveFlags, s *server.Server, l
 			}
 			ca = f.cert
 		}
-		conf, err := bootstrap.TLS(f.cert, f.key)
+		conf, err := bootstrap.TLS(f.cert, f.key, clients)
 		if err != nil {
 			return nil, "", err
 		}
@@ -118,6 +132,22 @@ func prepare(ctx context.Context, data string, f serveFlags, s *server.Server, l
 	}
 	uplink, err := uplinkConfig(scheme+"://"+reachable(ln.Addr()), token, ca)
 	return ln, uplink, err
+}
+
+// readAuthorities reads certificates in PEM; no path, none.
+func readAuthorities(path string) (*x509.CertPool, error) {
+	if path == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("--client-ca: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, usagef("--client-ca: %s has no certificate in PEM", path)
+	}
+	return pool, nil
 }
 
 // uplinkConfig is the part of a device's configuration that leads here. The token itself stays in its file.
@@ -142,10 +172,14 @@ func (f serveFlags) check() error {
 		return usagef("--tls-cert and --tls-key are given together")
 	case f.plain && f.cert != "":
 		return usagef("--http serves without the certificate")
+	case f.plain && f.clientCA != "":
+		return usagef("--client-ca needs TLS: with --http nobody shows a certificate")
 	case f.maxLength < 1 || f.maxLength > wire.MaxLength:
 		return usagef("--max-length is 1B to %s", config.Size(wire.MaxLength))
 	case f.maxAppend < 1:
 		return usagef("--max-append is at least 1B")
+	case time.Duration(f.expire) < time.Second:
+		return usagef("--expire is at least 1s")
 	}
 	if !f.plain {
 		return nil

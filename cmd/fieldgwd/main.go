@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	stdlog "log"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
@@ -110,15 +112,7 @@ func checkConfig(path string, stdout io.Writer) error {
 	if !cfg.Uplink.Configured() {
 		notes = append(notes, "uplink.endpoint is not set: files are captured and kept, nothing is sent")
 	}
-	if file := cfg.Uplink.Credential; file != "" {
-		if text, err := config.ReadCredential(file); err != nil {
-			notes = append(notes, "uplink.credential: "+err.Error())
-		} else if _, err := remote.ParseToken(text); err != nil && cfg.Uplink.Driver.Names() {
-			notes = append(notes, "uplink.credential: "+err.Error())
-		}
-	} else if cfg.Uplink.Configured() && cfg.Uplink.Driver.Names() {
-		notes = append(notes, "uplink.credential is not set: nothing is sent")
-	}
+	notes = append(notes, identityNotes(cfg.Uplink)...)
 	for _, w := range cfg.Watches() {
 		if info, err := os.Stat(w.Path); err != nil || !info.IsDir() {
 			notes = append(notes, fmt.Sprintf("watch.%s.path: %s is not a directory now", w.Name, w.Path))
@@ -131,6 +125,41 @@ func checkConfig(path string, stdout io.Writer) error {
 	}
 	_, err = fmt.Fprintf(stdout, "%s: no problem found\n", path)
 	return err
+}
+
+// identityNotes says what is the matter with what the device shows of itself. It may be repaired while the daemon runs.
+func identityNotes(u config.Uplink) (notes []string) {
+	note := func(key string, err error) {
+		if err != nil {
+			notes = append(notes, "uplink."+key+": "+err.Error())
+		}
+	}
+	if u.Credential != "" {
+		text, err := config.ReadCredential(u.Credential)
+		if err == nil && u.Driver.Names() {
+			_, err = remote.ParseToken(text)
+		}
+		note("credential", err)
+	}
+	if u.ClientCert != "" {
+		pair, err := remote.LoadCertificate(u.ClientCert, u.ClientKey)
+		switch {
+		case err != nil:
+		case time.Now().After(pair.Leaf.NotAfter):
+			err = fmt.Errorf("it expired on %s", pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
+		case u.Credential == "" && u.Driver.Names():
+			_, err = remote.CertificateIdentity(pair.Leaf)
+		}
+		note("client_cert", err)
+	}
+	if u.ProxyCredential != "" {
+		_, err := config.ReadCredential(u.ProxyCredential)
+		note("proxy_credential", err)
+	}
+	if u.Configured() && !u.Identified() && u.Driver.Names() {
+		notes = append(notes, "neither uplink.credential nor uplink.client_cert is set: nothing is sent")
+	}
+	return notes
 }
 
 // serve runs the daemon. Without a configuration file it captures nothing and says "not configured", unless the file was
@@ -151,6 +180,7 @@ func serve(ctx context.Context, path string, named bool, stderr io.Writer) error
 	if err != nil {
 		log.Warn("the service manager's watchdog is not fed: WATCHDOG_USEC cannot be read", logging.KeyErr, err)
 	}
+	stdlog.SetOutput(io.Discard) // net/http prints what a server sends unasked, which may be an echo of the credential
 	err = fieldgwd.Run(ctx, fieldgwd.Options{
 		Config: cfg, FS: durable.OS(), Logger: log, Watchdog: watchdog,
 		Notify: func(state string) {

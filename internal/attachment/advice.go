@@ -19,6 +19,8 @@ var advice = []Advice{
 	{HoldCredentials, KindHold, "The server does not accept this device's credential.", "Install a valid credential; it is read again by itself.", WhoOperator, ""},
 	{HoldCredentialUnusable, KindHold, "The device's credential cannot be read.", "Install the credential file with mode 0600, readable by the user fieldgw; it is read again by itself.", WhoOperator, "fieldgwd check-config"},
 	{HoldTLS, KindHold, "The server's certificate is not trusted.", "Check uplink.ca_file, the server's certificate and this device's clock.", WhoOperator, ""},
+	{HoldCertificate, KindHold, "This device's certificate is expired, cannot be read, or is refused by the server.", "Install a valid certificate and its key (uplink.client_cert, uplink.client_key) and check this device's clock; they are read again by themselves.", WhoOperator, "fieldgwd check-config"},
+	{HoldProxy, KindHold, "The proxy does not let this device through.", "Correct uplink.proxy or the file uplink.proxy_credential (user:password); it is read again by itself.", WhoOperator, "fieldgwd check-config"},
 	{HoldWaitingParent, KindHold, "The server waits for the inspection that this file belongs to.", "Nothing to do; it is asked again by itself.", WhoNobody, ""},
 	{HoldSidecar, KindHold, "Waits for the sidecar that says what it belongs to.", "Put the sidecar beside where the file was, or send it without.", WhoTechnician, retryID},
 	{HoldStorageReserve, KindHold, "Free space is below the reserve: no new files are taken. They stay where they are.", "Free space on the volume.", WhoTechnician, "fieldgwctl status"},

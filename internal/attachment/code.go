@@ -33,6 +33,8 @@ const (
 	HoldCredentials        Code = "credentials"
 	HoldCredentialUnusable Code = "credential_unusable"
 	HoldTLS                Code = "tls_untrusted"
+	HoldCertificate        Code = "client_certificate"
+	HoldProxy              Code = "proxy_refused"
 	HoldWaitingParent      Code = "parent_pending"
 	HoldSidecar            Code = "sidecar_pending"
 	HoldStorageReserve     Code = "storage_reserve"

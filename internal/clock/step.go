@@ -45,3 +45,27 @@ func subtract(a, b time.Duration) time.Duration {
 	}
 	return d
 }
+
+// SleepThreshold is how much longer than the processes a machine must have run to count as suspended meanwhile.
+const SleepThreshold = 5 * time.Second
+
+// SleepDetector finds out that the machine was suspended, by comparing how long it ran with how long its processes did:
+// the monotonic clock of Go stands still meanwhile (CLOCK_MONOTONIC, clock_gettime(2)). The zero value is ready. It is not
+// safe for use by several goroutines.
+type SleepDetector struct {
+	seen    bool
+	awake   time.Time
+	running time.Duration
+}
+
+// Observe takes a time with its monotonic reading and the running time of the same moment, and returns for how long the
+// machine was suspended since the last observation; 0 for less than SleepThreshold.
+func (d *SleepDetector) Observe(awake time.Time, running time.Duration) time.Duration {
+	before := *d
+	*d = SleepDetector{seen: true, awake: awake, running: running}
+	slept := (running - before.running) - awake.Sub(before.awake)
+	if !before.seen || running < before.running || slept < SleepThreshold {
+		return 0
+	}
+	return slept
+}

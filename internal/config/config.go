@@ -66,20 +66,28 @@ type Storage struct {
 
 // Uplink is the table [uplink].
 type Uplink struct {
-	Driver        Driver    `toml:"driver"`
-	Endpoint      string    `toml:"endpoint"`       // https URL, or http to loopback; empty: not configured
-	Account       string    `toml:"account"`        // whose captures these are, where the credential does not say
-	Credential    string    `toml:"credential"`     // path of the token file; empty: none named, and systemd gave none
-	CAFile        string    `toml:"ca_file"`        // path of PEM roots; empty: the system's
-	ChunkSize     ChunkSize `toml:"chunk_size"`     // most that is sent beyond the last confirmed offset
-	Workers       int       `toml:"workers"`        // transfers at one time
-	Small         Size      `toml:"small"`          // up to which a file never waits for larger ones; a power of two
-	RateLimit     Rate      `toml:"rate_limit"`     // of all transfers together; 0: none
-	Windows       []Window  `toml:"windows"`        // when files may be sent; empty: always
-	IdleTimeout   Duration  `toml:"idle_timeout"`   // longest time without a byte moving
-	AnswerTimeout Duration  `toml:"answer_timeout"` // longest wait for the answer after the last byte
-	Retry         Retry     `toml:"retry"`
+	Driver     Driver `toml:"driver"`
+	Endpoint   string `toml:"endpoint"`    // https URL, or http to loopback; empty: not configured
+	Account    string `toml:"account"`     // whose captures these are, where the credential does not say
+	Credential string `toml:"credential"`  // path of the token file; empty: none named, and systemd gave none
+	CAFile     string `toml:"ca_file"`     // path of PEM roots; empty: the system's
+	ClientCert string `toml:"client_cert"` // path of the device's own certificate in PEM; empty: none
+	ClientKey  string `toml:"client_key"`  // path of its key; set exactly when ClientCert is
+	Proxy      string `toml:"proxy"`       // URL without user; "none"; empty: what the environment says
+	// ProxyCredential is the path of a file with user:password; empty: the proxy asks for none.
+	ProxyCredential string    `toml:"proxy_credential"`
+	ChunkSize       ChunkSize `toml:"chunk_size"`     // most that is sent beyond the last confirmed offset
+	Workers         int       `toml:"workers"`        // transfers at one time
+	Small           Size      `toml:"small"`          // up to which a file never waits for larger ones; a power of two
+	RateLimit       Rate      `toml:"rate_limit"`     // of all transfers together; 0: none
+	Windows         []Window  `toml:"windows"`        // when files may be sent; empty: always
+	IdleTimeout     Duration  `toml:"idle_timeout"`   // longest time without a byte moving
+	AnswerTimeout   Duration  `toml:"answer_timeout"` // longest wait for the answer after the last byte
+	Retry           Retry     `toml:"retry"`
 }
+
+// Identified reports whether there is something that a server can know the device by.
+func (u Uplink) Identified() bool { return u.Credential != "" || u.ClientCert != "" }
 
 // Configured reports whether there is a server to send to. A gateway without one captures and keeps.
 func (u Uplink) Configured() bool { return u.Endpoint != "" }

@@ -11,8 +11,11 @@ const (
 	// chunkAuto is the upper bound of chunk_size = "auto".
 	chunkAuto = 8 << 20
 
-	// credentialName is the name under which the unit's LoadCredential= hands over the token (systemd.exec(5)).
-	credentialName = "uplink-token"
+	// The names under which the unit's LoadCredential= hands over what is secret (systemd.exec(5)).
+	credentialToken = "uplink-token"
+	credentialCert  = "uplink-cert"
+	credentialKey   = "uplink-key"
+	credentialProxy = "uplink-proxy"
 )
 
 // Default returns the configuration without any file. env is asked for STATE_DIRECTORY, RUNTIME_DIRECTORY and
@@ -26,7 +29,7 @@ func Default(env func(string) string) *Config {
 	if dir := firstDir(env, "RUNTIME_DIRECTORY"); dir != "" {
 		socket = filepath.Join(dir, "control.sock")
 	}
-	return &Config{
+	c := &Config{
 		Version:  Version,
 		StateDir: state,
 		Watch:    map[string]*Watch{},
@@ -38,7 +41,6 @@ func Default(env func(string) string) *Config {
 		Uplink: Uplink{
 			Driver:        DriverFieldgw,
 			Account:       "local",
-			Credential:    systemCredential(env),
 			ChunkSize:     ChunkSize{Auto: true, Max: chunkAuto},
 			Workers:       4,
 			Small:         1 << 20,
@@ -55,15 +57,34 @@ func Default(env func(string) string) *Config {
 		Control: Control{Socket: socket, Group: "fieldgw"},
 		Log:     Log{Level: LogInfo, Format: FormatAuto},
 	}
+	c.fromSystem(env)
+	return c
 }
 
-// systemCredential returns the path of the token that systemd hands over, or "" where it does not.
-func systemCredential(env func(string) string) string {
+// fromSystem takes what systemd hands over for the keys that name no file. A certificate needs its key.
+func (c *Config) fromSystem(env func(string) string) {
+	u := &c.Uplink
+	if u.Credential == "" {
+		u.Credential = systemCredential(env, credentialToken)
+	}
+	if u.ProxyCredential == "" {
+		u.ProxyCredential = systemCredential(env, credentialProxy)
+	}
+	if u.ClientCert == "" && u.ClientKey == "" {
+		cert, key := systemCredential(env, credentialCert), systemCredential(env, credentialKey)
+		if cert != "" && key != "" {
+			u.ClientCert, u.ClientKey = cert, key
+		}
+	}
+}
+
+// systemCredential returns the path of a credential that systemd hands over, or "" where it does not.
+func systemCredential(env func(string) string, name string) string {
 	dir := firstDir(env, "CREDENTIALS_DIRECTORY")
 	if dir == "" {
 		return ""
 	}
-	path := filepath.Join(dir, credentialName)
+	path := filepath.Join(dir, name)
 	if _, err := os.Stat(path); err != nil {
 		return ""
 	}

@@ -72,9 +72,7 @@ func (s Sources) Load(env func(string) string) (*Config, error) {
 		}
 		l.apply(cfg, path, data)
 	}
-	if cfg.Uplink.Credential == "" {
-		cfg.Uplink.Credential = systemCredential(env)
-	}
+	cfg.fromSystem(env)
 	if !l.partial {
 		l.validate(cfg)
 	}

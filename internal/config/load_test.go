@@ -166,7 +166,9 @@ format = "journal"
 // systemd's directories are the defaults under a unit, and a file still wins over them.
 func TestEnvironmentDefaults(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "creds/uplink-token", "x")
+	for _, name := range []string{"uplink-token", "uplink-cert", "uplink-key", "uplink-proxy"} {
+		write(t, dir, "creds/"+name, "x")
+	}
 	env := map[string]string{
 		"STATE_DIRECTORY":       "/var/lib/other:/var/lib/second",
 		"RUNTIME_DIRECTORY":     "/run/other",
@@ -179,6 +181,13 @@ func TestEnvironmentDefaults(t *testing.T) {
 	}
 	if cfg.StateDir != "/var/lib/other" || cfg.Control.Socket != "/run/other/control.sock" || cfg.Uplink.Credential != dir+"/creds/uplink-token" {
 		t.Errorf("got %q, %q, %q", cfg.StateDir, cfg.Control.Socket, cfg.Uplink.Credential)
+	}
+	if u := cfg.Uplink; u.ClientCert != dir+"/creds/uplink-cert" || u.ClientKey != dir+"/creds/uplink-key" || u.ProxyCredential != dir+"/creds/uplink-proxy" {
+		t.Errorf("got %q, %q, %q", u.ClientCert, u.ClientKey, u.ProxyCredential)
+	}
+	cfg, err = Load(write(t, dir, "h.toml", "uplink.client_cert='/own'\nuplink.client_key='/own-key'\n"), get)
+	if err != nil || cfg.Uplink.ClientCert != "/own" || cfg.Uplink.ClientKey != "/own-key" {
+		t.Errorf("got %+v, %v", cfg, err)
 	}
 	cfg, err = Load(write(t, dir, "g.toml", "state_dir='/mine'\nuplink.credential=''\ncontrol.socket='/c'\n"), get)
 	if err != nil {

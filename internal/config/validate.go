@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -198,6 +199,17 @@ func (l *loader) validateUplink(u Uplink) {
 	}
 	l.checkPath("uplink.credential", u.Credential)
 	l.checkPath("uplink.ca_file", u.CAFile)
+	l.checkPath("uplink.client_cert", u.ClientCert)
+	l.checkPath("uplink.client_key", u.ClientKey)
+	l.checkPath("uplink.proxy_credential", u.ProxyCredential)
+	if l.sound("uplink.client_cert", "uplink.client_key") && (u.ClientCert == "") != (u.ClientKey == "") {
+		key, other := "uplink.client_cert", "client_key"
+		if u.ClientCert == "" {
+			key, other = "uplink.client_key", "client_cert"
+		}
+		l.problemAt(key, "a certificate and its key are given together", "set "+other+" too")
+	}
+	l.checkProxy("uplink.proxy", u)
 	const smallest, largest = Size(128 << 10), Size(64 << 20)
 	if l.sound("uplink.chunk_size") && (u.ChunkSize.Max < smallest || u.ChunkSize.Max > largest) {
 		l.problemAt("uplink.chunk_size", fmt.Sprintf("%s is outside %s to %s", u.ChunkSize, smallest, largest), `or "auto"`)
@@ -259,6 +271,8 @@ func (l *loader) checkEndpoint(key, value string) {
 	switch {
 	case err != nil || u.Host == "" || u.Hostname() == "":
 		l.problemAt(key, "want a URL such as \"https://fieldgw.example.com\"", "")
+	case strings.Contains(u.Hostname(), "%"):
+		l.problemAt(key, "no certificate names an address with a zone", "use a name, or an address without one")
 	case u.Scheme != "https" && u.Scheme != "http":
 		l.problemAt(key, "want an https URL, got the scheme "+quote(u.Scheme), "")
 	case u.Scheme == "http" && !isLoopback(u.Hostname()):
@@ -271,6 +285,29 @@ func (l *loader) checkEndpoint(key, value string) {
 		if n, err := strconv.Atoi(u.Port()); err != nil || n < 1 || n > 65535 {
 			l.problemAt(key, "port "+quote(u.Port())+" is outside 1 to 65535", "")
 		}
+	}
+}
+
+// ProxyNone is the value of uplink.proxy that goes past every proxy.
+const ProxyNone = "none"
+
+// checkProxy demands the URL of a proxy without user and password. Messages never repeat it: it may hold a password.
+func (l *loader) checkProxy(key string, uplink Uplink) {
+	if uplink.Proxy == "" || uplink.Proxy == ProxyNone || !l.sound(key) {
+		return
+	}
+	u, err := url.Parse(uplink.Proxy)
+	switch {
+	case err != nil || u.Hostname() == "":
+		l.problemAt(key, "want a URL such as \"http://proxy.example.com:3128\", or \"none\"", "")
+	case u.User != nil:
+		l.problemAt(key, "a user or password in the URL is not allowed", "write user:password into the file that proxy_credential names")
+	case !slices.Contains([]string{"http", "https", "socks5", "socks5h"}, u.Scheme):
+		l.problemAt(key, "want http, https, socks5 or socks5h, got the scheme "+quote(u.Scheme), "")
+	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		l.problemAt(key, "the URL of a proxy has no path, query or fragment", "")
+	case strings.HasPrefix(uplink.Endpoint, "http:"):
+		l.problemAt(key, "an http endpoint is on this machine, and a proxy would see what is sent to it", "use https, or proxy = \"none\"")
 	}
 }
 

@@ -45,7 +45,7 @@ f.toml:2: stat_dir: unknown key or table (did you mean "state_dir"?)
 f.toml:3: workers: unknown key or table (did you mean "uplink.workers"?)
 f.toml:4: uplnk: unknown key or table (did you mean "uplink"?)
 f.toml:7: uplink.chunksize: unknown key (did you mean "chunk_size"?)
-f.toml:8: uplink.zebra: unknown key (known here: account, answer_timeout, ca_file, chunk_size, credential, driver, endpoint, idle_timeout, rate_limit, retry, small, windows, workers)
+f.toml:8: uplink.zebra: unknown key (known here: account, answer_timeout, ca_file, chunk_size, client_cert, client_key, credential, driver, endpoint, idle_timeout, proxy, proxy_credential, rate_limit, retry, small, windows, workers)
 f.toml:9: uplink.driver: want "fieldgw", got "fieldgv" (did you mean "fieldgw"?)
 f.toml:10: uplink.workers: want a whole number, got a string
 f.toml:11: uplink.idle_timeout: want a string in quotes, got a number without a unit (durations are strings with a unit, such as "30s")
@@ -143,6 +143,20 @@ func TestRules(t *testing.T) {
 		{"uplink.endpoint='http://127.0.0.2:80/x'", ""},
 		{"uplink.endpoint='http://[::1]:80'", ""},
 		{"uplink.endpoint='http://localhost'", ""},
+		{"uplink.endpoint='https://[fe80::1%25wlan0]:8443'", "1: uplink.endpoint: no certificate names an address with a zone"},
+		{"uplink.proxy='http://proxy:3128'", ""},
+		{"uplink.proxy='socks5h://[::1]:1080'", ""},
+		{"uplink.proxy='none'", ""},
+		{"uplink.proxy='http://u:SECRET@proxy:3128'", "1: uplink.proxy: a user or password in the URL is not allowed (write user:password into the file"},
+		{"uplink.proxy='proxy:3128'", "1: uplink.proxy: want a URL"},
+		{"uplink.proxy='ftp://proxy'", "1: uplink.proxy: want http, https, socks5 or socks5h"},
+		{"uplink.proxy='http://proxy/path'", "1: uplink.proxy: the URL of a proxy has no path"},
+		{"uplink.proxy='http://proxy'\nuplink.endpoint='http://localhost'", "1: uplink.proxy: an http endpoint is on this machine"},
+		{"uplink.client_cert='/c'\nuplink.client_key='/k'", ""},
+		{"uplink.client_cert='/c'", "1: uplink.client_cert: a certificate and its key are given together"},
+		{"uplink.client_key='/k'", "1: uplink.client_key: a certificate and its key are given together"},
+		{"uplink.client_key='k'\nuplink.client_cert='/c'", "1: uplink.client_key: want an absolute path"},
+		{"uplink.proxy_credential='p'", "1: uplink.proxy_credential: want an absolute path"},
 		{"uplink.endpoint='ftp://h'", "1: uplink.endpoint: want an https URL, got the scheme \"ftp\""},
 		{"uplink.endpoint='h.example'", "1: uplink.endpoint: want a URL"},
 		{"uplink.endpoint='https://:443'", "1: uplink.endpoint: want a URL"},

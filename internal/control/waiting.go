@@ -55,6 +55,8 @@ var needsPerson = map[attachment.Code]bool{
 	attachment.HoldCredentials:        true,
 	attachment.HoldCredentialUnusable: true,
 	attachment.HoldTLS:                true,
+	attachment.HoldCertificate:        true,
+	attachment.HoldProxy:              true,
 	attachment.HoldServerFull:         true,
 	attachment.HoldClockUnset:         true,
 }

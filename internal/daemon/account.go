@@ -145,20 +145,29 @@ func otherDebts(fsys *durable.FS, cfg *config.Config, current string) (debts []s
 	return debts, err
 }
 
-// identity is the account and device that the credential names, or that the configuration does where no credential can.
+// identity is the account and device that the credential names, or the certificate where there is no credential, or the
+// configuration where neither can.
 func identity(cfg *config.Config) (remote.Token, bool) {
-	if !cfg.Uplink.Driver.Names() {
-		return remote.Token{Account: cfg.Uplink.Account, Device: cfg.Device.ID}, true
+	u := cfg.Uplink
+	switch {
+	case !u.Driver.Names():
+		return remote.Token{Account: u.Account, Device: cfg.Device.ID}, true
+	case u.Credential != "":
+		text, err := config.ReadCredential(u.Credential)
+		if err != nil {
+			return remote.Token{}, false
+		}
+		token, err := remote.ParseToken(text)
+		return token, err == nil
+	case u.ClientCert != "":
+		pair, err := remote.LoadCertificate(u.ClientCert, u.ClientKey)
+		if err != nil {
+			return remote.Token{}, false
+		}
+		named, err := remote.CertificateIdentity(pair.Leaf)
+		return named, err == nil
 	}
-	if cfg.Uplink.Credential == "" {
-		return remote.Token{}, false
-	}
-	text, err := config.ReadCredential(cfg.Uplink.Credential)
-	if err != nil {
-		return remote.Token{}, false
-	}
-	token, err := remote.ParseToken(text)
-	return token, err == nil
+	return remote.Token{}, false
 }
 
 // errOtherAccount is returned when the credential names another account than the one whose captures are open: sending

@@ -222,9 +222,11 @@ func overlay(c attachment.Condition, refused bool) attachment.Condition {
 
 func (s *session) credentialRefused() bool { return aboutCredential(s.dispatcher.channel.State().Code) }
 
-// aboutCredential reports whether a hold ends with another credential.
+// aboutCredential reports whether a hold ends with another credential or certificate, the proxy's included.
 func aboutCredential(c attachment.Code) bool {
-	return c == attachment.HoldCredentials || c == attachment.HoldCredentialUnusable
+	return slices.Contains([]attachment.Code{
+		attachment.HoldCredentials, attachment.HoldCredentialUnusable, attachment.HoldCertificate, attachment.HoldProxy,
+	}, c)
 }
 
 // clause is the end of an error's text, the cause, as one short line.

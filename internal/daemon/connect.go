@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"crypto/x509"
 	"fmt"
 
 	"github.com/fieldgw/fieldgw/internal/buildinfo"
@@ -33,6 +34,8 @@ func (s *session) connect() error {
 	client, err := remote.New(remote.Options{
 		Endpoint: u.Endpoint, CAFile: u.CAFile, IdleTimeout: u.IdleTimeout.Std(), AnswerTimeout: u.AnswerTimeout.Std(),
 		UserAgent: Program + "/" + buildinfo.String(), Logger: s.log, Protocol: made.protocol(), Credential: s.credential(),
+		CertFile: u.ClientCert, KeyFile: u.ClientKey, CheckCertificate: s.checkCertificate,
+		Proxy: u.Proxy, ProxyCredential: s.proxyCredential(),
 	})
 	if err != nil {
 		return fmt.Errorf("uplink: %w", err)
@@ -65,4 +68,28 @@ func (s *session) credential() remote.Credential {
 		return remote.CredentialFile(u.Credential)
 	}
 	return accountCredential{remote.CredentialFile(u.Credential), s.acc.name, s.askRebind}
+}
+
+// proxyCredential is the file of the proxy's user and password; nil where none is configured.
+func (s *session) proxyCredential() remote.Credential {
+	if s.cfg.Uplink.ProxyCredential == "" {
+		return nil
+	}
+	return remote.CredentialFile(s.cfg.Uplink.ProxyCredential)
+}
+
+// checkCertificate holds a certificate to this account, where it is what the server knows the device by.
+func (s *session) checkCertificate(c *x509.Certificate) error {
+	if u := s.cfg.Uplink; u.Credential != "" || !u.Driver.Names() {
+		return nil
+	}
+	named, err := remote.CertificateIdentity(c)
+	if err != nil {
+		return err
+	}
+	if named.Account != s.acc.name {
+		s.askRebind()
+		return errOtherAccount
+	}
+	return nil
 }

@@ -177,6 +177,7 @@ func (s *session) run(ctx context.Context, listener net.Listener) error {
 	group.Go(func() error { return s.sidecarWaits(ctx) })
 	group.Go(func() error { return s.dispatcher.run(ctx) })
 	group.Go(func() error { return s.housekeeping(ctx) })
+	group.Go(func() error { return s.followLink(ctx) })
 	group.Go(func() error { return server.New(s, server.Options{Logger: s.log}).Run(ctx, listener) })
 	group.Go(func() error { return s.guard(ctx) })
 	s.opts.Notify("READY=1\nSTATUS=" + s.statusLine())

@@ -27,6 +27,7 @@ func (s *session) housekeeping(ctx context.Context) error {
 		sweep   = time.NewTicker(sweepPeriod)
 		status  = time.NewTicker(statusPeriod)
 		steps   clock.StepDetector
+		sleeps  clock.SleepDetector
 		seen    = map[attachment.ID]int64{}
 		window  attachment.Code
 	)
@@ -42,6 +43,7 @@ func (s *session) housekeeping(ctx context.Context) error {
 		case <-sensor.C:
 			s.observeStorage(ctx)
 			s.observeClock(ctx, &steps)
+			s.observeSleep(ctx, &sleeps)
 			window = s.observeWindow(window)
 			s.dispatcher.stopStale()
 			s.observeCredential()
@@ -72,6 +74,24 @@ func (s *session) observeStorage(ctx context.Context) {
 	}
 	s.log.Info("capture goes on")
 	s.watch.Rescan("")
+}
+
+// observeSleep looks at everything anew after a suspension: waits ran on meanwhile, and connections are dead without knowing
+// it.
+func (s *session) observeSleep(ctx context.Context, sleeps *clock.SleepDetector) {
+	slept := sleeps.Observe(time.Now(), clock.Running())
+	if slept == 0 {
+		return
+	}
+	s.log.Info("the machine was suspended", slog.Duration("slept", slept))
+	if err := s.queue.ClampWaits(ctx); err != nil && ctx.Err() == nil {
+		s.logFailure("waits could not be adjusted to the clock", err)
+	}
+	if s.dispatcher.client != nil {
+		s.dispatcher.client.Woke()
+	}
+	s.waits.poke()
+	s.dispatcher.poke()
 }
 
 // observeClock ends waits that a clock set back would stretch.
@@ -112,8 +132,8 @@ func (s *session) observeWindow(before attachment.Code) (now attachment.Code) {
 
 // observeCredential lets a new credential end a hold on credentials, and one for another account open that account.
 func (s *session) observeCredential() {
-	token, ok := identity(s.cfg)
-	if ok && token.Account != s.acc.name {
+	named, ok := identity(s.cfg)
+	if ok && named.Account != s.acc.name {
 		s.askRebind()
 		return
 	}

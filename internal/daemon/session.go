@@ -95,7 +95,7 @@ func newWatcher(opts Options, log *slog.Logger) (*watch.Watcher, error) {
 
 // configured reports whether there is a server to send to and a credential to send with.
 func (s *session) configured() bool {
-	return s.cfg.Uplink.Configured() && (s.cfg.Uplink.Credential != "" || !s.cfg.Uplink.Driver.Names())
+	return s.cfg.Uplink.Configured() && (s.cfg.Uplink.Identified() || !s.cfg.Uplink.Driver.Names())
 }
 
 func (s *session) askRebind() { s.rebindOnce.Do(func() { close(s.rebind) }) }

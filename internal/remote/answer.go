@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -27,6 +28,9 @@ const maxDetail = 240
 func (p *Protocol) judge(step Step, method string, resp *http.Response, body []byte) (*Response, *Error) {
 	wait := retryAfter(resp.Header)
 	e := &Error{Step: step, Kind: KindForeign, Status: resp.StatusCode, RetryAfter: wait}
+	if resp.StatusCode == http.StatusTemporaryRedirect || resp.StatusCode == http.StatusPermanentRedirect {
+		e.location = resp.Header.Get("Location")
+	}
 	switch {
 	case !p.ours(step, resp):
 		e.Detail, e.Err = p.describe(resp), ErrForeign
@@ -51,6 +55,9 @@ func (p *Protocol) judge(step Step, method string, resp *http.Response, body []b
 // describe says what a foreign answer looks like, without its content.
 func (p *Protocol) describe(resp *http.Response) string {
 	parts := []string{"no " + p.Name + " answer"}
+	if version := resp.Header.Get(wire.HeaderProtocol); version != "" {
+		parts = append(parts, "speaks version "+version+" of the protocol")
+	}
 	if media := resp.Header.Get("Content-Type"); media != "" {
 		parts = append(parts, "content type "+media)
 	}
@@ -142,9 +149,19 @@ func broken(watching context.Context, step Step, unread, err error) *Error {
 		}
 		return Fail(step, KindCancelled, cause)
 	}
+	if status, refused := refusedByProxy(err); refused {
+		c := Case{Step: step, Kind: KindProxy, Status: status}
+		return &Error{Step: step, Kind: c.Kind, Status: status, Ruling: Classify(c), Err: err}
+	}
 	switch {
+	case uprooted(watching):
+		return Fail(step, KindMoved, ErrMoved)
 	case isCertificate(err):
 		return Fail(step, KindTLS, err)
+	case isOwnCertificate(err):
+		return Fail(step, KindCertificate, err)
+	case isPlain(err):
+		return Fail(step, KindForeign, fmt.Errorf("%w: it does not speak TLS", ErrForeign))
 	case !wasConnected(watching):
 		return Fail(step, KindConnect, err)
 	}
@@ -157,6 +174,12 @@ func withoutURL(err error) error {
 		return u.Err
 	}
 	return err
+}
+
+// isPlain reports that what answered does not speak TLS.
+func isPlain(err error) bool {
+	_, ok := errors.AsType[tls.RecordHeaderError](err)
+	return ok || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 func isCertificate(err error) bool {

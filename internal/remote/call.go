@@ -88,7 +88,7 @@ func (r *Response) judge(kind Kind, err error) *Error {
 
 // Do sends a request and returns the answer. Every error is an *Error.
 func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
-	t := transfer{step: r.Step, method: r.Method, url: r.URL, header: r.Header, client: c.calls}
+	t := transfer{step: r.Step, method: r.Method, url: r.URL, header: r.Header}
 	if t.url == nil {
 		t.url = c.address(r.Path)
 	}
@@ -111,7 +111,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 // KindUnread and wraps the reader's error. A large body waits for the server's agreement (100 Continue), so that a refusal
 // costs no bytes.
 func (c *Client) Stream(ctx context.Context, a Append) (*Response, error) {
-	t := transfer{step: a.Step, method: a.Method, url: a.URL, header: a.Header, client: c.stream, length: a.Length}
+	t := transfer{step: a.Step, method: a.Method, url: a.URL, header: a.Header, stream: true, length: a.Length}
 	if a.Length > 0 {
 		t.body = func() *sending { return newSending(a.Body(), a.Length, a.Moved) }
 	}
@@ -121,7 +121,7 @@ func (c *Client) Stream(ctx context.Context, a Append) (*Response, error) {
 // Download sends a request and writes the body of an accepted answer to w. What was written before an error is of no use.
 // Every error is an *Error; one of w itself is of KindUnread.
 func (c *Client) Download(ctx context.Context, r Request, w io.Writer) (*Response, error) {
-	t := transfer{step: r.Step, method: r.Method, url: r.URL, header: r.Header, client: c.calls, sink: w}
+	t := transfer{step: r.Step, method: r.Method, url: r.URL, header: r.Header, sink: w}
 	if t.url == nil {
 		t.url = c.address(r.Path)
 	}
@@ -149,7 +149,7 @@ type transfer struct {
 	body        func() *sending // nil without body
 	length      int64
 	sink        io.Writer // takes the body of an accepted answer
-	client      *retryablehttp.Client
+	stream      bool      // payload: never repeated, and on a connection of its own
 }
 
 // exchange sends with the credential, and once more when it was refused and has been replaced meanwhile.
@@ -158,7 +158,7 @@ func (c *Client) exchange(ctx context.Context, t transfer) (*Response, error) {
 	if err != nil {
 		return nil, Fail(t.step, KindCredential, err)
 	}
-	resp, failed := c.attempt(ctx, t, token)
+	resp, failed := c.follow(ctx, t, token)
 	if failed == nil || token == "" || failed.Kind != KindProblem || failed.Status != 401 && failed.Status != 403 {
 		return orError(resp, failed)
 	}
@@ -171,7 +171,7 @@ func (c *Client) exchange(ctx context.Context, t transfer) (*Response, error) {
 		return nil, failed
 	}
 	c.log.InfoContext(ctx, "credential was refused; sending again with the one that replaced it")
-	resp, failed = c.attempt(ctx, t, renewed)
+	resp, failed = c.follow(ctx, t, renewed)
 	return orError(resp, failed)
 }
 
@@ -189,25 +189,33 @@ var patient = []Step{StepAppend, StepVerify, StepRegister}
 // attempt sends once, apart from the quick repetition of a call. The body's readers are out of use when it returns.
 func (c *Client) attempt(ctx context.Context, t transfer, token string) (*Response, *Error) {
 	w := &watch{idle: c.idle, answer: c.answer, patient: slices.Contains(patient, t.step)}
+	planes, err := c.network.ready()
+	if err != nil {
+		return nil, Fail(t.step, KindCertificate, err)
+	}
 	watching := w.start(ctx)
 	defer w.stop()
-	var bodies bodies
+	bodies := bodies{taken: w.moved}
 	defer bodies.end()
 
 	req, err := c.build(watching, t, token, &bodies)
 	if err != nil {
 		return nil, Fail(t.step, KindRequest, err)
 	}
-	resp, err := t.client.Do(req)
+	resp, err := planes.of(t.stream).Do(req)
+	if w.multiplexed() {
+		planes.multiplexed.Store(true)
+	}
 	if err != nil {
 		return nil, broken(watching, t.step, bodies.end(), err)
 	}
 	w.answered()
+	resp.Body = movingBody{resp.Body, w}
 	body, unwritten, err := c.read(t, resp)
 	if err := errors.Join(err, resp.Body.Close()); err != nil {
 		return nil, broken(watching, t.step, errors.Join(unwritten, bodies.end()), err)
 	}
-	answer, failed := c.protocol.judge(t.step, t.method, resp, body)
+	answer, failed := c.judge(t, resp, body, token)
 	if answer != nil {
 		answer.client, answer.asked = c, t.url
 	}

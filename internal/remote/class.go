@@ -43,7 +43,7 @@ const (
 // Kind is what was seen, before it is judged. Persisted as text.
 type Kind string
 
-// The kinds. The first four are answers, the next six the lack of one, the others were found on the device.
+// The kinds. The first four are answers, the next eight the lack of one, the others were found on the device.
 const (
 	// KindProblem: a refusal in our protocol; Status and mostly Problem say which.
 	KindProblem Kind = "problem"
@@ -58,6 +58,10 @@ const (
 	KindConnect Kind = "connect"
 	// KindTLS: the server's certificate is not accepted.
 	KindTLS Kind = "tls"
+	// KindProxy: the proxy on the way did not let the connection through; Status is its answer to CONNECT.
+	KindProxy Kind = "proxy"
+	// KindMoved: the connection was ended because the way to the server changed.
+	KindMoved Kind = "moved"
 	// KindBroken: a connection broke before the whole answer was there.
 	KindBroken Kind = "broken"
 	// KindStalled: no byte moved for the idle timeout.
@@ -69,6 +73,8 @@ const (
 
 	// KindCredential: there is no usable credential.
 	KindCredential Kind = "credential"
+	// KindCertificate: the device's own certificate cannot be used, or the server ends the connection because of it.
+	KindCertificate Kind = "certificate"
 	// KindRequest: the request cannot be expressed in the protocol.
 	KindRequest Kind = "request"
 	// KindUnread: the bytes to send could not be read; it may work next time.
@@ -82,7 +88,7 @@ const (
 // Kinds lists every kind.
 func Kinds() []Kind {
 	return []Kind{
-		KindProblem, KindForeign, KindMismatch, KindPending, KindConnect, KindTLS, KindBroken, KindStalled, KindSilent,
-		KindCancelled, KindCredential, KindRequest, KindUnread, KindMissing, KindChanged,
+		KindProblem, KindForeign, KindMismatch, KindPending, KindConnect, KindTLS, KindProxy, KindMoved, KindBroken,
+		KindStalled, KindSilent, KindCancelled, KindCredential, KindCertificate, KindRequest, KindUnread, KindMissing, KindChanged,
 	}
 }

@@ -2,20 +2,15 @@ package remote
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
 	"strings"
 	"time"
-
-	"github.com/hashicorp/go-retryablehttp"
 )
 
 // Limits that no option changes.
@@ -43,9 +38,17 @@ type Options struct {
 	Endpoint string
 	// CAFile is the path of PEM certificates that the server's must lead to; empty: the system's. It is read once.
 	CAFile string
+	// CertFile and KeyFile are the paths of the device's own certificate and its key in PEM, for servers that know devices
+	// by them; both or none. They are read again when they change. A certificate that CheckCertificate refuses is not used.
+	CertFile, KeyFile string
+	CheckCertificate  func(*x509.Certificate) error
+	// Proxy is the URL of an HTTP or SOCKS5 proxy without user and password, ProxyNone, or empty for what the environment
+	// says (http.ProxyFromEnvironment). ProxyCredential gives its user:password; nil: it asks for none.
+	Proxy           string
+	ProxyCredential Credential
 	// Protocol is that of the server; nil is Fieldgw().
 	Protocol *Protocol
-	// Credential gives the device's token; nil where the protocol needs none.
+	// Credential gives the device's token; nil where the protocol needs none, or the certificate stands for it.
 	Credential Credential
 	// IdleTimeout is the longest time without a byte in either direction; it also bounds dialling and handshake.
 	IdleTimeout time.Duration
@@ -55,8 +58,10 @@ type Options struct {
 	// UserAgent is sent with every request.
 	UserAgent string
 	Logger    *slog.Logger
-	// Dial replaces the network, for tests; nil dials TCP, through the proxy that the environment names.
+	// Dial replaces the network, for tests; nil dials TCP. With it the environment names no proxy.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Running is the time since the machine booted, suspension included; nil: clock.Running.
+	Running func() time.Duration
 }
 
 // Endpoint is the server's base URL as it was typed.
@@ -67,15 +72,15 @@ func (c *Client) Endpoint() *url.URL {
 
 // Client sends requests to one server. Its methods may be called by several goroutines.
 type Client struct {
-	endpoint      *url.URL // its path ends with a slash
-	typed         *url.URL // as it was typed
-	protocol      *Protocol
-	keys          keyring
-	idle, answer  time.Duration
-	userAgent     string
-	log           *slog.Logger
-	http          *http.Client
-	calls, stream *retryablehttp.Client
+	endpoint     *url.URL // its path ends with a slash
+	typed        *url.URL // as it was typed
+	protocol     *Protocol
+	keys         keyring
+	idle, answer time.Duration
+	userAgent    string
+	log          *slog.Logger
+	network      *network
+	moves        moves
 }
 
 // New makes a client and reads the CA file. It connects to nothing and does not read the credential. Errors wrap
@@ -88,82 +93,32 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Credential == nil && !o.Protocol.Anonymous || o.Logger == nil {
+	if o.Credential == nil && o.CertFile == "" && !o.Protocol.Anonymous || o.Logger == nil {
 		return nil, fmt.Errorf("%w: no credential or no logger", ErrBadOptions)
 	}
 	if o.IdleTimeout < 0 || o.AnswerTimeout < 0 {
 		return nil, fmt.Errorf("%w: a timeout is negative", ErrBadOptions)
 	}
-	roots, err := readRoots(o.CAFile)
+	if o.IdleTimeout == 0 {
+		o.IdleTimeout = DefaultIdleTimeout
+	}
+	if o.AnswerTimeout == 0 {
+		o.AnswerTimeout = DefaultAnswerTimeout
+	}
+	network, err := newNetwork(o, typed)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{
+	return &Client{
 		endpoint: typed.JoinPath("/"), typed: typed, protocol: o.Protocol,
 		keys: keyring{source: o.Credential, check: o.Protocol.check}, userAgent: o.UserAgent, log: o.Logger,
-		idle: o.IdleTimeout, answer: o.AnswerTimeout,
-	}
-	if c.idle == 0 {
-		c.idle = DefaultIdleTimeout
-	}
-	if c.answer == 0 {
-		c.answer = DefaultAnswerTimeout
-	}
-	c.http = &http.Client{
-		Transport: c.transport(o.Dial, roots),
-		// Our server redirects nobody. A portal does, and the token must not follow.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	c.calls, c.stream = c.retrying(quickRetries), c.retrying(0)
-	return c, nil
+		idle: o.IdleTimeout, answer: o.AnswerTimeout, network: network,
+	}, nil
 }
-
-// CloseIdle closes connections that are not in use. Call it when the way to the server changed: they may be dead without
-// knowing it.
-func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
 
 // CredentialChanged reports whether the credential is no longer what was last read: after a refused one, trying again
-// makes sense.
-func (c *Client) CredentialChanged() bool { return c.keys.changed() }
-
-func (c *Client) transport(dial dialFunc, roots *x509.CertPool) *http.Transport {
-	t := &http.Transport{
-		DialContext:            watchedDial(dial, c.idle),
-		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout:    c.idle,
-		MaxResponseHeaderBytes: maxHeader,
-		MaxConnsPerHost:        maxConns,
-		MaxIdleConnsPerHost:    idleConns,
-		IdleConnTimeout:        idleConnTime,
-		ExpectContinueTimeout:  continueWait,
-		Protocols:              new(http.Protocols),
-	}
-	// One connection for each request under way: bytes that move belong to that request, and a stalled transfer stops
-	// no other.
-	t.Protocols.SetHTTP1(true)
-	if dial == nil {
-		t.Proxy = http.ProxyFromEnvironment
-	}
-	return t
-}
-
-// retrying wraps the HTTP client. Bodies are given to it as functions and lengths are set: it would rewind a file to its
-// beginning, or hold a reader's content in memory.
-func (c *Client) retrying(retries int) *retryablehttp.Client {
-	return &retryablehttp.Client{
-		HTTPClient:   c.http,
-		RetryMax:     retries,
-		RetryWaitMin: quickRetryFrom,
-		RetryWaitMax: quickRetryTo,
-		ErrorHandler: retryablehttp.PassthroughErrorHandler,
-		CheckRetry: func(ctx context.Context, _ *http.Response, err error) (bool, error) {
-			return err != nil && ctx.Err() == nil && wasConnected(ctx) && !isCertificate(err), nil
-		},
-		Backoff: func(from, to time.Duration, _ int, _ *http.Response) time.Duration {
-			return from + rand.N(to-from)
-		},
-	}
-}
+// makes sense. The device's certificate and the proxy's credential count too.
+func (c *Client) CredentialChanged() bool { return c.keys.changed() || c.network.changed() }
 
 func parseEndpoint(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
@@ -172,6 +127,8 @@ func parseEndpoint(text string) (*url.URL, error) {
 		return nil, fmt.Errorf("%w: the endpoint is not a URL", ErrBadOptions)
 	case u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Opaque != "":
 		return nil, fmt.Errorf("%w: the endpoint needs a host, and takes no user, query or fragment", ErrBadOptions)
+	case strings.Contains(u.Hostname(), "%"):
+		return nil, fmt.Errorf("%w: no certificate names an address with a zone", ErrBadOptions)
 	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
 		return nil, fmt.Errorf("%w: the endpoint is neither https nor http to this machine", ErrBadOptions)
 	}

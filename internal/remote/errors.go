@@ -21,6 +21,8 @@ var (
 	ErrForeign = errors.New("not a fieldgw server")
 	// ErrStalled is returned when no byte moved in either direction for the idle timeout.
 	ErrStalled = errors.New("no byte moved in time")
+	// ErrMoved is returned when the connection was ended because addresses or routes changed, or the machine was suspended.
+	ErrMoved = errors.New("the way to the server changed")
 	// ErrSilent is returned when the whole answer did not come in time after the last byte of the request.
 	ErrSilent = errors.New("no answer in time")
 	// ErrShortBody is returned when a stream's body ended before its stated length.
@@ -40,6 +42,8 @@ type Error struct {
 	RetryAfter time.Duration
 	// Detail is the server's text or a description of a foreign answer: one printable line of bounded length.
 	Detail string
+	// location is where a 307 or 308 leads.
+	location string
 	// Err is the cause below; nil when the answer says it all. It contains no URL and no credential.
 	Err error
 }
@@ -55,7 +59,7 @@ func (e *Error) Error() string {
 	if e.Detail != "" {
 		parts = append(parts, e.Detail)
 	}
-	if e.Err != nil {
+	if e.Err != nil && (e.Err != ErrForeign || e.Detail == "") { // the detail says it better
 		parts = append(parts, attachment.Printable(e.Err.Error()))
 	}
 	return strings.Join(parts, ": ")

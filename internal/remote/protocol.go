@@ -31,6 +31,9 @@ type Protocol struct {
 	Authorize func(text string) string
 	// Probe asks whether the server is there.
 	Probe func(ctx context.Context, c *Client) error
+	// Redirects: a resource may move within the server's origin, which the server says by 307 or 308. Without it a redirect
+	// is a foreign answer: portals redirect.
+	Redirects bool
 	// Anonymous: a client needs no credential. Without one nothing is sent in its place.
 	Anonymous bool
 }

@@ -111,6 +111,7 @@ var rules = []rule{
 	// Found on the device.
 	{kinds: []Kind{KindCancelled}, is: Ruling{Class: Cancelled}},
 	{kinds: []Kind{KindCredential}, is: noToken},
+	{kinds: []Kind{KindCertificate}, is: Ruling{Class: ChannelOperator, Reason: attachment.HoldCertificate}},
 	{kinds: []Kind{KindRequest}, is: attention(attachment.NeedsRefused)},
 	{kinds: []Kind{KindUnread}, is: Ruling{Class: ItemTransient, Reason: attachment.HoldBackoff, Charge: true}},
 	{kinds: []Kind{KindMissing}, is: attention(attachment.NeedsPayloadMissing)},
@@ -119,6 +120,9 @@ var rules = []rule{
 	// No answer.
 	{kinds: []Kind{KindConnect}, is: Ruling{Class: ChannelTransient, Reason: attachment.HoldOffline}},
 	{kinds: []Kind{KindTLS}, is: Ruling{Class: ChannelOperator, Reason: attachment.HoldTLS}},
+	{kinds: []Kind{KindProxy}, from: 500, to: 599, is: Ruling{Class: ChannelTransient, Reason: attachment.HoldOffline}},
+	{kinds: []Kind{KindProxy}, is: Ruling{Class: ChannelOperator, Reason: attachment.HoldProxy}},
+	{kinds: []Kind{KindMoved}, is: Ruling{Class: ItemTransient, Reason: attachment.HoldOffline, Repeats: 3}},
 	{kinds: []Kind{KindBroken}, is: Ruling{
 		Class: ItemTransient, Reason: attachment.HoldOffline, Charge: true, Confirm: true, Repeats: 3}},
 	{kinds: []Kind{KindStalled}, is: Ruling{

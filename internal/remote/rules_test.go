@@ -15,7 +15,7 @@ import (
 var codes = append([]wire.Code{"", "a_code_of_the_future"}, wire.Codes()...)
 
 // answers are the kinds that come with a status.
-var answers = []Kind{KindProblem, KindForeign, KindMismatch, KindPending}
+var answers = []Kind{KindProblem, KindForeign, KindMismatch, KindPending, KindProxy}
 
 // everyCase calls f for every status, and none, at every step, with every kind, code and circumstance.
 func everyCase(f func(Case)) {
@@ -142,6 +142,10 @@ func TestRulings(t *testing.T) {
 		{Case{Step: StepReserve, Kind: KindCredential}, ChannelOperator, attachment.HoldCredentialUnusable, false, 0},
 		{Case{Step: StepProbe, Kind: KindCredential}, ChannelOperator, attachment.HoldCredentialUnusable, false, 0},
 		{Case{Step: StepReserve, Kind: KindTLS}, ChannelOperator, attachment.HoldTLS, false, 0},
+		{Case{Step: StepReserve, Kind: KindCertificate}, ChannelOperator, attachment.HoldCertificate, false, 0},
+		{Case{Step: StepReserve, Kind: KindProxy, Status: 407}, ChannelOperator, attachment.HoldProxy, false, 0},
+		{Case{Step: StepReserve, Kind: KindProxy, Status: 502}, ChannelTransient, attachment.HoldOffline, false, 0},
+		{Case{Step: StepAppend, Kind: KindMoved}, ItemTransient, attachment.HoldOffline, false, 3},
 		{Case{Step: StepAppend, Kind: KindBroken}, ItemTransient, attachment.HoldOffline, true, 3},
 		{Case{Step: StepRegister, Kind: KindPending, Status: 202}, ItemTransient, attachment.HoldWaitingParent, false, 0},
 		{Case{Step: StepRegister, Kind: KindMismatch, Status: 200}, ItemPermanent, attachment.NeedsReceiptMismatch, true, 0},

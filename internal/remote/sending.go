@@ -14,6 +14,7 @@ type sending struct {
 	r     io.Reader // nil once ended
 	left  int64
 	moved func(int64)
+	taken func()
 	err   error // of reading the bytes; the transport's own errors are not here
 }
 
@@ -37,10 +38,14 @@ func (s *sending) Read(p []byte) (int, error) {
 	case s.left == 0:
 		return 0, io.EOF
 	}
-	n, err := s.r.Read(p[:min(int64(len(p)), s.left)])
+	// A piece is what goes to the kernel at a time: HTTP/2 takes hundreds of KiB at once, and then nothing for long.
+	n, err := s.r.Read(p[:min(int64(len(p)), s.left, maxWrite)])
 	s.left -= int64(n)
 	if n > 0 && s.moved != nil {
 		s.moved(int64(n))
+	}
+	if n > 0 && s.taken != nil {
+		s.taken()
 	}
 	switch {
 	case s.left == 0, err == nil:
@@ -69,13 +74,15 @@ func (s *sending) end() error {
 
 // bodies are those of one request: it may be built, repeated and rewound.
 type bodies struct {
-	mu  sync.Mutex
-	all []*sending
+	taken func() // hears of every piece
+	mu    sync.Mutex
+	all   []*sending
 }
 
 func (b *bodies) add(s *sending) *sending {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	s.taken = b.taken
 	b.all = append(b.all, s)
 	return s
 }

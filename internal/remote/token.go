@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"crypto/x509"
 	"fmt"
 
 	"github.com/fieldgw/fieldgw/internal/wire"
@@ -10,6 +11,16 @@ import (
 type Token struct {
 	Account string
 	Device  string
+}
+
+// CertificateIdentity is what a certificate says of the device it was issued to.
+func CertificateIdentity(c *x509.Certificate) (Token, error) {
+	uris := make([]string, len(c.URIs))
+	for i, u := range c.URIs {
+		uris[i] = u.String()
+	}
+	account, device, err := wire.ParseIdentity(uris)
+	return Token{Account: account, Device: device}, err
 }
 
 // ParseToken reads the text of a token (wire.ParseToken) and keeps what is not secret. Errors wrap ErrBadToken and contain

@@ -2,15 +2,20 @@ package remote
 
 import (
 	"context"
+	"crypto/tls"
+	"io"
 	"net"
 	"net/http/httptrace"
+	"net/textproto"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
 // watch ends a request that does not get on. Two limits apply: no byte in either direction for idle, and no whole answer
-// within answer after the last byte of the request. Until a patient request is answered only the second one counts, for
+// within answer after the last byte of the request. Bytes are counted as they are taken from the body and arrive in the
+// answer, and on the connection too where it is the request's own (HTTP/1.1). Until a patient request is answered only the second one counts, for
 // the server may have to read what it stored.
 type watch struct {
 	cancel       context.CancelCauseFunc
@@ -27,6 +32,7 @@ type watch struct {
 	quiet     *time.Timer
 	silent    *time.Timer
 	conns     []*watchedConn
+	shared    bool // some of them serve other requests too (HTTP/2)
 }
 
 type watchKey struct{}
@@ -36,8 +42,10 @@ func (w *watch) start(ctx context.Context) context.Context {
 	w.began = time.Now()
 	ctx, w.cancel = context.WithCancelCause(context.WithValue(ctx, watchKey{}, w))
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn:      func(info httptrace.GotConnInfo) { w.gotConn(info.Conn) },
-		WroteRequest: func(info httptrace.WroteRequestInfo) { w.sent(info.Err) },
+		GotConn:              func(info httptrace.GotConnInfo) { w.gotConn(info.Conn) },
+		WroteRequest:         func(info httptrace.WroteRequestInfo) { w.sent(info.Err) },
+		GotFirstResponseByte: w.moved,
+		Got1xxResponse:       func(int, textproto.MIMEHeader) error { w.moved(); return nil },
 	})
 }
 
@@ -65,7 +73,11 @@ func (w *watch) gotConn(conn net.Conn) {
 	}
 	w.connected = true
 	if c := watched(conn); c != nil {
-		c.watch.Store(w)
+		if shared(conn) {
+			w.shared = true
+		} else {
+			c.watch.Store(w)
+		}
 		w.conns = append(w.conns, c)
 	}
 	w.moved()
@@ -117,6 +129,7 @@ func (w *watch) check() {
 	quiet := time.Since(w.began) - time.Duration(w.last.Load())
 	if quiet >= w.idle && !w.working {
 		w.cancel(ErrStalled)
+		w.dropDeaf()
 		return
 	}
 	left := w.idle - quiet
@@ -124,6 +137,55 @@ func (w *watch) check() {
 		left = w.idle
 	}
 	w.quiet.Reset(left)
+}
+
+// dropDeaf closes connections that are shared and have not been heard of either: cancelling a request of HTTP/2 leaves its
+// connection to the next one. w.mu is held.
+func (w *watch) dropDeaf() {
+	for _, c := range w.conns {
+		if w.shared && c.deaf(w.idle) {
+			_ = c.Close() // whatever else is sent on it hears of it
+		}
+	}
+}
+
+// multiplexed reports that the request shares its connection with others (HTTP/2).
+func (w *watch) multiplexed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.shared
+}
+
+// uprooted reports that a connection of the request was ended because the link changed.
+func uprooted(ctx context.Context) bool {
+	w, ok := ctx.Value(watchKey{}).(*watch)
+	if !ok {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.conns, func(c *watchedConn) bool { return c.moved.Load() })
+}
+
+// shared reports whether a connection serves several requests at a time.
+func shared(conn net.Conn) bool {
+	c, ok := conn.(interface{ ConnectionState() tls.ConnectionState })
+	return ok && c.ConnectionState().NegotiatedProtocol == "h2"
+}
+
+// movingBody tells of bytes of the answer as they are read.
+type movingBody struct {
+	io.ReadCloser
+	watch *watch
+}
+
+// Read implements io.Reader.
+func (b movingBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		b.watch.moved()
+	}
+	return n, err
 }
 
 func wasConnected(ctx context.Context) bool {

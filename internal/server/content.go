@@ -50,7 +50,7 @@ func (s *Server) content(w http.ResponseWriter, r *http.Request, who store.Ident
 		h.Set("Content-Type", a.Facts.MediaType)
 	}
 	h.Set("Content-Disposition", "attachment")
-	if named := mime.FormatMediaType("attachment", map[string]string{"filename": a.Facts.Filename}); named != "" {
+	if named := mime.FormatMediaType("attachment", map[string]string{"filename": a.Facts.Filename}); named != "" && a.Facts.Filename != "" {
 		h.Set("Content-Disposition", named)
 	}
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")

@@ -32,12 +32,13 @@ func rot(t *testing.T, path string) {
 }
 
 // get downloads a file, which must be whole.
-func (r *rig) get(f file) {
+func (r *rig) get(f file) answered {
 	r.t.Helper()
 	got := r.do(call{method: http.MethodGet, path: f.path() + "/content"}).is(200)
 	if !bytes.Equal(got.body, f.bytes) {
 		r.t.Fatalf("content %q", got.body)
 	}
+	return got
 }
 
 // listed returns the IDs of all listed attachments, asked for one at a time.

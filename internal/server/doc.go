@@ -1,7 +1,8 @@
 // Package server is fieldgw-server: the receiving half of the protocol in docs/protocol.md.
 //
 // It owns the control plane (reserve, look, register, list, download), who may ask, and the life of the process; the
-// data plane is package upload, records and bytes are package store. It promises that an attachment ID has one record,
+// data plane is package upload, records and bytes are package store. A client that knows tus alone opens its upload by
+// itself, and the server registers that. It promises that an attachment ID has one record,
 // however many devices reserve it at once; that identical bytes of one account are one content and one media item; that
 // a receipt is durable before it is answered and is the same at every repetition; and that nothing incomplete is ever
 // listed or downloaded. Account and device come from the credential alone.
@@ -30,11 +31,20 @@
 //	4* transaction: offset                                                                  offset stands; file is never shorter
 //	5  answer                                                                               client asks by HEAD
 //
+//	create (by a client without the control plane)
+//	1* transaction as in reserve; length and digest may be open                             repeated creation that names it: same session
+//	2  answer
+//
+//	a length told later, before the append that tells it
+//	1* one transaction: length of session and attachment                                    stands; told again, nothing happens
+//
 //	verify (after the last append, by GET, or by registration; every step may be repeated)
 //	1  data file read back: length, SHA-256                                                 done again when next asked
+//	   nobody declared a digest: transaction: the one found, media item                     the content is looked for under it
 //	2  data file fsynced, renamed over its content name, directories fsynced                open session, file gone, content there:
 //	                                                                                        read and verified in its place
-//	3* transaction: attachment verified, session complete                                   verified
+//	3* transaction: attachment verified, session complete; registered too, if created       verified; created: whoever asks next, or
+//	                                                                                        tidying, comes here
 //	or, when the bytes are not the declared ones:
 //	2* transaction: session void                                                            422 until reserved again
 //	3  data file removed                                                                    removed at the start
@@ -43,6 +53,10 @@
 //	1  content file read back, unless this process has done so                              nothing
 //	2* transaction: receipt, media item READY, place in the list                            repeated registration: same receipt
 //	3  answer
+//
+//	a session is ended by its client, or got no byte for Limits.Expire
+//	1* transaction: session void, attachment reserved and void                              410 from now on
+//	2  data file removed                                                                    removed at the start
 //
 //	a reading finds a content damaged (by reserve, register, verify or an operator)
 //	1  nobody is given the file any more, in this process                                   as if it had not been read

@@ -11,8 +11,10 @@ import (
 type Limits struct {
 	// MaxLength is the largest attachment, in bytes; at most wire.MaxLength, which is the default.
 	MaxLength int64
-	// MaxAppend is the largest body of one append, in bytes; 8 MiB.
+	// MaxAppend is the largest body of an append with a checksum, in bytes; 8 MiB.
 	MaxAppend int64
+	// Confirm is after how many bytes a lasting append is confirmed, if a second has not passed before; 8 MiB.
+	Confirm int64
 	// AppendsPerDevice bounds the appends of one device that move at the same time; 16, the most workers a device can have.
 	AppendsPerDevice int
 	// SessionsPerAccount bounds the open upload sessions of one account; 4096.
@@ -31,6 +33,8 @@ type Limits struct {
 	KeepAlive time.Duration
 	// Drain bounds the time that requests under way get when the server stops, before appends are cut; 10 s.
 	Drain time.Duration
+	// Expire ends an upload session in which no byte was confirmed for this long; 7 days.
+	Expire time.Duration
 	// KeepFree is how many bytes of the volume reservations leave alone; 64 MiB.
 	KeepFree int64
 }
@@ -40,6 +44,8 @@ const (
 	maxHeaderBytes = 32 << 10
 	// discardTime bounds how long the rest of a body is read after its answer, so that the connection can be kept.
 	discardTime = 5 * time.Second
+	// tidyTime is the longest time between two looks through the open upload sessions.
+	tidyTime = 10 * time.Minute
 	// cutTime bounds how long appends that were cut take to confirm their prefix.
 	cutTime = 10 * time.Second
 	// listLimit is the largest page of a list; listBytes cuts a page earlier.
@@ -66,6 +72,7 @@ func (l Limits) withDefaults() Limits {
 	size(&l.MaxLength, wire.MaxLength)
 	l.MaxLength = min(l.MaxLength, wire.MaxLength)
 	size(&l.MaxAppend, 8<<20)
+	size(&l.Confirm, 8<<20)
 	size(&l.KeepFree, 64<<20)
 	count(&l.AppendsPerDevice, 16)
 	count(&l.SessionsPerAccount, 4096)
@@ -76,11 +83,18 @@ func (l Limits) withDefaults() Limits {
 	period(&l.Header, 10*time.Second)
 	period(&l.KeepAlive, 2*time.Minute)
 	period(&l.Drain, 10*time.Second)
+	period(&l.Expire, 7*24*time.Hour)
 	return l
 }
 
-func (l Limits) upload() upload.Limits {
+// upload is the part of the data plane; room measures the free bytes of the volume.
+func (l Limits) upload(room func() (int64, error)) upload.Limits {
 	return upload.Limits{
-		MaxAppend: l.MaxAppend, Idle: l.Idle, AppendsPerDevice: l.AppendsPerDevice, Verifications: l.Verifications,
+		MaxAppend: l.MaxAppend, Confirm: l.Confirm, Idle: l.Idle, AppendsPerDevice: l.AppendsPerDevice, Verifications: l.Verifications,
+		MaxLength: l.MaxLength, SessionsPerAccount: l.SessionsPerAccount, Expire: l.Expire,
+		Room: func() (int64, error) {
+			free, err := room()
+			return free - l.KeepFree, err
+		},
 	}
 }

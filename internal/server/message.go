@@ -11,6 +11,7 @@ import (
 
 	"github.com/fieldgw/fieldgw/internal/server/reply"
 	"github.com/fieldgw/fieldgw/internal/server/store"
+	"github.com/fieldgw/fieldgw/internal/server/upload"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
@@ -75,7 +76,7 @@ func (s *Server) present(a store.Attachment, open *store.Session) wire.Attachmen
 	}
 	if open != nil {
 		out.Upload = &wire.Upload{
-			URL: uploadPath + open.ID, Dialects: []string{wire.DialectTus}, Offset: open.Offset, MaxAppend: s.engine.MaxAppend(),
+			URL: upload.Path + open.ID, Dialects: []string{wire.DialectTus, wire.DialectRUFH}, Offset: open.Offset,
 		}
 	}
 	return out

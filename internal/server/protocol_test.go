@@ -6,12 +6,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/server/admin"
+	"github.com/fieldgw/fieldgw/internal/server/upload"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
@@ -21,7 +23,7 @@ func TestDelivery(t *testing.T) {
 	f := newFile("a photograph of a boiler")
 	first := decode[wire.Attachment](r.put(f, "").is(201))
 	if first.State != wire.StateReserved || first.Upload == nil || first.Upload.Offset != 0 || first.Generation != 1 ||
-		first.Upload.MaxAppend != 8<<20 || len(first.Upload.Dialects) != 1 || first.Upload.Dialects[0] != wire.DialectTus {
+		first.Upload.MaxAppend != 0 || !slices.Equal(first.Upload.Dialects, []string{wire.DialectTus, wire.DialectRUFH}) {
 		t.Fatalf("%+v", first)
 	}
 	url := first.Upload.URL
@@ -82,7 +84,8 @@ func TestRoutes(t *testing.T) {
 		"/v1/attachments/" + id:          wire.CodeNotFound,
 		"/v1/attachments/a%2Fb":          wire.CodeNotFound,
 		"/v1/attachments/x/y":            wire.CodeNotFound,
-		"/v1/uploads/x":                  wire.CodeMethod,
+		"/v1/uploads":                    wire.CodeMethod,
+		"/v1/uploads/x":                  wire.CodeNotFound,
 		"/v1/uploads/":                   wire.CodeNotFound,
 		"/v1/attachments?limit=0":        wire.CodeInvalid,
 		"/v1/attachments?limit=x":        wire.CodeInvalid,
@@ -96,9 +99,9 @@ func TestRoutes(t *testing.T) {
 	}
 	for path, allow := range map[string]string{
 		"/v1/status": "GET", "/v1/attachments": "GET", "/v1/attachments/x": "GET, PUT", "/v1/attachments/x/content": "GET, HEAD",
-		"/v1/attachments/x/registration": "POST", "/v1/uploads/x": "HEAD, OPTIONS, PATCH",
+		"/v1/attachments/x/registration": "POST", "/v1/uploads": "OPTIONS, POST, PUT",
 	} {
-		a := r.do(call{method: http.MethodDelete, path: path})
+		a := r.do(call{method: http.MethodTrace, path: path})
 		a.refused(wire.CodeMethod)
 		if got := a.header.Get("Allow"); got != allow {
 			t.Errorf("%s: Allow is %q, want %q", path, got, allow)
@@ -224,7 +227,7 @@ func TestOtherAccountSeesNothing(t *testing.T) {
 		} {
 			c.token = r.stranger
 			got := r.do(c).is(404)
-			c.path = strings.Replace(strings.Replace(c.path, f.id, unknown.id, 1), a.Upload.URL, uploadPath+strings.Repeat("0", 40), 1)
+			c.path = strings.Replace(strings.Replace(c.path, f.id, unknown.id, 1), a.Upload.URL, upload.Path+strings.Repeat("0", 40), 1)
 			if want := r.do(c); string(got.body) != string(want.body) {
 				t.Errorf("%s tells more than %s", got, want)
 			}

@@ -1,12 +1,8 @@
 package server
 
 import (
-	"context"
-	"errors"
-	"log/slog"
 	"net/http"
 
-	"github.com/fieldgw/fieldgw/internal/logging"
 	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/server/reply"
 	"github.com/fieldgw/fieldgw/internal/server/store"
@@ -30,35 +26,10 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request, who store.Iden
 		reply.Problem(w, wire.CodeInvalid, err.Error())
 		return
 	}
-	rec, err := s.bind(r.Context(), who, r.PathValue("id"), *message.Parent)
+	rec, err := s.engine.Register(r.Context(), who, r.PathValue("id"), *message.Parent)
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
 	reply.JSON(w, http.StatusOK, rec)
-}
-
-// bind verifies what is still to be verified, makes sure of the content, and records the registration. A receipt that is
-// given anew rests on bytes that this process has read. Where one exists and its content is lost, the device is told that
-// bytes are missing, and the same receipt comes back with them.
-func (s *Server) bind(ctx context.Context, who store.Identity, id string, parent receipt.Parent) (receipt.Receipt, error) {
-	a, err := s.engine.Verify(ctx, who.Account, id)
-	if err == nil && a.State == wire.StateVerified {
-		var sound bool
-		if sound, err = s.engine.Sound(a.Account, a.Facts.SHA256, a.Facts.Length); err == nil && !sound {
-			err = store.ErrGone
-		}
-	}
-	if errors.Is(err, store.ErrGone) && a.Receipt != nil {
-		err = store.ErrNotVerified
-	}
-	if err != nil {
-		return receipt.Receipt{}, err
-	}
-	rec, fresh, err := s.records.Register(ctx, store.Registration{By: who, ID: id, Parent: parent, Now: s.now()})
-	if err == nil && fresh {
-		s.log.Info("attachment registered", slog.String(logging.KeyAccount, who.Account), slog.String(logging.KeyDevice, who.Device),
-			slog.String(logging.KeyAttachment, id), slog.Int64(logging.KeyBytes, rec.Length), slog.String(logging.KeyParent, parent.LocalID))
-	}
-	return rec, err
 }

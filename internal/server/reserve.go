@@ -34,13 +34,10 @@ func (s *Server) reserve(w http.ResponseWriter, r *http.Request, who store.Ident
 		reply.Problem(w, wire.CodeInvalid, err.Error())
 		return
 	}
-	out, err := s.reserveFacts(r, who, id, facts)
+	out, err := s.engine.Reserve(r.Context(), who, id, facts)
 	if err != nil {
 		s.fail(w, r, err)
 		return
-	}
-	if out.Expired != nil {
-		s.engine.Expired(*out.Expired)
 	}
 	status := http.StatusOK
 	if out.Created {
@@ -51,28 +48,4 @@ func (s *Server) reserve(w http.ResponseWriter, r *http.Request, who store.Ident
 		slog.String(logging.KeyAttachment, a.ID), slog.String(logging.KeyState, string(a.State)),
 		slog.Int(logging.KeyAttempt, a.Generation), slog.Int(logging.KeyStatus, status))
 	reply.JSON(w, status, s.present(a, out.Session))
-}
-
-func (s *Server) reserveFacts(r *http.Request, who store.Identity, id string, facts wire.Reserve) (store.Reserved, error) {
-	stored, seen, err := s.engine.Stored(r.Context(), who.Account, id, facts)
-	if err != nil {
-		return store.Reserved{}, err
-	}
-	room, err := s.opts.Room()
-	if err != nil {
-		return store.Reserved{}, err
-	}
-	session, err := store.NewSessionID()
-	if err != nil {
-		return store.Reserved{}, err
-	}
-	media, err := store.NewMediaID()
-	if err != nil {
-		return store.Reserved{}, err
-	}
-	return s.records.Reserve(r.Context(), store.Reservation{
-		By: who, ID: id, Facts: facts, Now: s.now(), Stored: stored, Seen: seen, Room: room - s.limits.KeepFree,
-		MaxSessions: s.limits.SessionsPerAccount, NewSession: session, NewMedia: media,
-		Busy: func(session string) bool { return s.engine.Busy(who.Account, session) },
-	})
 }

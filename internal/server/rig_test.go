@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -24,6 +25,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/durable"
 	"github.com/fieldgw/fieldgw/internal/receipt"
 	"github.com/fieldgw/fieldgw/internal/server/admin"
+	"github.com/fieldgw/fieldgw/internal/server/upload"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
@@ -116,6 +118,7 @@ type call struct {
 	header       map[string]string
 	body         []byte
 	reader       io.Reader // in place of body
+	trace        *httptrace.ClientTrace
 }
 
 // reply is one answer, read whole.
@@ -143,7 +146,11 @@ func (r *rig) try(c call) (answered, error) {
 	if reader == nil {
 		reader = bytes.NewReader(c.body)
 	}
-	req, err := http.NewRequestWithContext(r.t.Context(), c.method, r.http.URL+c.path, reader)
+	ctx := r.t.Context()
+	if c.trace != nil {
+		ctx = httptrace.WithClientTrace(ctx, c.trace)
+	}
+	req, err := http.NewRequestWithContext(ctx, c.method, r.http.URL+c.path, reader)
 	if err != nil {
 		return answered{}, err
 	}
@@ -234,7 +241,17 @@ type file struct {
 	id    string
 	bytes []byte
 	facts wire.Reserve
+	as    dialect
 }
+
+// dialect is how a client delivers a file.
+type dialect string
+
+const (
+	reserved   dialect = ""           // as a device does
+	declared   dialect = "declared"   // by a creation with its digest
+	undeclared dialect = "undeclared" // by a creation that leaves the digest to the server
+)
 
 func newFile(content string) file {
 	sum := sha256.Sum256([]byte(content))
@@ -340,7 +357,7 @@ func (r *rig) deliver(f file) receipt.Receipt {
 
 // uploadFile is the data file of an upload.
 func (r *rig) uploadFile(url string) string {
-	return filepath.Join(r.dir, "accounts", "acme", "uploads", strings.TrimPrefix(url, uploadPath))
+	return filepath.Join(r.dir, "accounts", "acme", "uploads", strings.TrimPrefix(url, upload.Path))
 }
 
 func (r *rig) contentFile(f file) string {

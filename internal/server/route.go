@@ -12,12 +12,9 @@ import (
 	"github.com/fieldgw/fieldgw/internal/logging"
 	"github.com/fieldgw/fieldgw/internal/server/reply"
 	"github.com/fieldgw/fieldgw/internal/server/store"
+	"github.com/fieldgw/fieldgw/internal/server/upload"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
-
-// uploadPath is where upload resources are; their URLs in answers are absolute paths, which clients resolve against the
-// address that they reached the server by.
-const uploadPath = "/v1/uploads/"
 
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
@@ -26,10 +23,17 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("/v1/attachments/{id}", methods{http.MethodPut: s.device(s.reserve), http.MethodGet: s.device(s.show)})
 	mux.Handle("/v1/attachments/{id}/registration", methods{http.MethodPost: s.device(s.register)})
 	mux.Handle("/v1/attachments/{id}/content", methods{http.MethodGet: s.device(s.content), http.MethodHead: s.device(s.content)})
-	mux.Handle(uploadPath+"{session}", override(methods{
-		http.MethodOptions: s.tus.Options,
-		http.MethodHead:    s.device(session(s.tus.Head)),
-		http.MethodPatch:   s.device(session(s.tus.Patch)),
+	mux.Handle(strings.TrimSuffix(upload.Path, "/"), override(methods{
+		http.MethodOptions: s.rufh.Options(s.tus.Options),
+		http.MethodPost:    s.device(either(s.tus.Create, s.rufh.Create)),
+		http.MethodPut:     s.device(s.rufh.Create),
+	}))
+	mux.Handle(upload.Path+"{session}", override(methods{
+		http.MethodOptions: s.rufh.Options(s.tus.Options),
+		http.MethodGet:     s.device(session(s.rufh.Head)),
+		http.MethodHead:    s.device(either(session(s.tus.Head), session(s.rufh.Head))),
+		http.MethodPatch:   s.device(either(session(s.tus.Patch), session(s.rufh.Patch))),
+		http.MethodDelete:  s.device(either(session(s.tus.Delete), session(s.rufh.Delete))),
 	}))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		reply.Problem(w, wire.CodeNotFound, "no such route")
@@ -73,6 +77,17 @@ func session(next func(http.ResponseWriter, *http.Request, store.Identity, strin
 	}
 }
 
+// either answers in the dialect that the request is in.
+func either(tus, rufh deviceHandler) deviceHandler {
+	return func(w http.ResponseWriter, r *http.Request, who store.Identity) {
+		if upload.SpeaksTus(r) {
+			tus(w, r, who)
+			return
+		}
+		rufh(w, r, who)
+	}
+}
+
 // middleware does what belongs to every request: common headers, one spelling of each path, an answer after a panic, and
 // a limit on reading what is left of a body.
 func (s *Server) middleware(next http.Handler) http.Handler {
@@ -99,6 +114,9 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 }
 
 func (s *Server) panicked(a *answer, r *http.Request, cause any) {
+	if cause == http.ErrAbortHandler { // the handler wants no answer
+		panic(cause)
+	}
 	s.log.Error("request handler panicked", slog.String(logging.KeyEvent, r.Method+" "+r.Pattern), slog.Any(logging.KeyErr, cause),
 		slog.String(logging.KeyFailure, string(debug.Stack())))
 	if a.begun {
@@ -117,8 +135,13 @@ type answer struct {
 }
 
 func (a *answer) WriteHeader(status int) {
+	begun := a.begun
 	a.begin()
 	a.ResponseWriter.WriteHeader(status)
+	if status < http.StatusOK { // the answer itself is still to come, whenever that is
+		a.begun = begun
+		_ = a.conn.SetWriteDeadline(time.Time{})
+	}
 }
 
 func (a *answer) Write(p []byte) (int, error) {

@@ -43,6 +43,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	s.log.Info("server is ready", slog.String(logging.KeyAddress, ln.Addr().String()))
 	group.Go(serve(device, ln))
 	group.Go(serve(operator, control))
+	group.Go(func() error { return s.tidy(running) })
 	group.Go(func() error {
 		var cause error
 		drain := s.limits.Drain
@@ -54,6 +55,22 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 		return errors.Join(cause, s.stop(context.WithoutCancel(ctx), drain, device, operator))
 	})
 	return group.Wait()
+}
+
+// tidy looks after the open upload sessions, at the start and from time to time, until ctx ends.
+func (s *Server) tidy(ctx context.Context) error {
+	again := time.NewTicker(min(max(s.limits.Expire/10, time.Second), tidyTime))
+	defer again.Stop()
+	for {
+		if err := s.engine.Tidy(ctx); err != nil && ctx.Err() == nil {
+			s.log.Error("upload sessions could not be looked through", slog.Any(logging.KeyErr, err))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-again.C:
+		}
+	}
 }
 
 func (s *Server) httpServer(handler http.Handler) *http.Server {
@@ -90,6 +107,7 @@ func (s *Server) stop(ctx context.Context, drain time.Duration, servers ...*http
 	for _, server := range servers {
 		errs = append(errs, server.Close())
 	}
+	errs = append(errs, s.engine.Cut()) // no request is left, but tidying may still read a file back
 	err := errors.Join(errs...)
 	if errors.Is(err, context.DeadlineExceeded) {
 		s.log.Warn("requests were ended without an answer", slog.Any(logging.KeyErr, err))

@@ -108,18 +108,112 @@ var scenarios = []scenario{
 		check(r.t, os.Rename(away, r.contentFile(f)))
 		return []file{f}
 	}},
+	{name: "confirmed while it lasts", prepare: func(r *rig) []file {
+		r.reopen(func(o *Options) { o.Limits.Confirm = 3 })
+		return []file{newFile("0123456789")}
+	}, run: lasting},
+	{name: "checksums", prepare: func(*rig) []file { return []file{newFile("0123456789")} }, run: checksums},
+	{name: "creation", run: deliverEach, prepare: func(*rig) []file {
+		return []file{newCreated("0123456789", declared), newCreated("abcdefghij", undeclared), newCreated("", undeclared)}
+	}},
+	{name: "length told later", prepare: func(*rig) []file {
+		return []file{newCreated("0123456789", undeclared)}
+	}, run: func(r *rig, files []file) bool {
+		f := files[0]
+		if a := r.post("0123", wire.HeaderUploadDefer, "1", wire.HeaderUploadMetadata, f.described()); a.status == 201 {
+			header := tusHeader(a.offset(), wire.HeaderUploadLength, "10")
+			r.do(call{method: http.MethodPatch, path: a.location(), header: header, body: f.bytes[a.offset():]})
+		}
+		return deliverEach(r, files)
+	}},
+	{name: "termination", prepare: begun, run: func(r *rig, files []file) bool {
+		if a := r.create(files[0]); a.status == 201 {
+			r.delete(a.location())
+		}
+		return deliverEach(r, files)
+	}},
+	{name: "expiration", prepare: func(r *rig) []file {
+		now := time.Now()
+		r.reopen(func(o *Options) { o.Now = func() time.Time { return now } })
+		files := begun(r)
+		now = now.Add(2 * r.server.limits.Expire)
+		return files
+	}, run: func(r *rig, files []file) bool { return tidied(r, files) || deliverEach(r, files) }},
+	{name: "finished by itself", prepare: func(r *rig) []file {
+		r.reopen(hooked(putOff))
+		f := newCreated("0123456789", undeclared)
+		r.patch(r.create(f).location(), 0, f.bytes).refused(wire.CodeInternal)
+		return []file{f}
+	}, run: tidied},
 	{name: "start", atStart: true, prepare: leftovers, run: deliverEach},
+}
+
+// lasting sends the first file in one append that is confirmed again and again. What was confirmed stays, whatever happens,
+// unless the session is gone.
+func lasting(r *rig, files []file) bool {
+	f, most := files[0], int64(0)
+	if a := r.put(f, ""); a.status < 400 {
+		c := call{method: http.MethodPatch, path: decode[wire.Attachment](a).Upload.URL}
+		c.header = partial(0, true, wire.HeaderInteropVersion, "8")
+		// An answer in the middle of the body does not always arrive.
+		_, a, _ := r.stream(c, 20*time.Millisecond, func(offset int64) { most = offset }, "0123", "456", "789")
+		now := r.do(call{method: http.MethodHead, path: c.path})
+		if now.status == 204 && now.offset() < most {
+			r.t.Errorf("%d bytes were confirmed, then %s, now there are %d", most, a, now.offset())
+		}
+	}
+	return deliverEach(r, files)
+}
+
+// checksums sends the first file in two appends with checksums, each with another one first. None of those moves the offset.
+func checksums(r *rig, files []file) bool {
+	f := files[0]
+	if a := r.put(f, ""); a.status < 400 {
+		url := decode[wire.Attachment](a).Upload.URL
+		for _, at := range []int64{0, 5} {
+			body := f.bytes[at : at+5]
+			for _, sum := range []string{checksum(f.bytes), checksum(body)} {
+				a = r.do(call{method: http.MethodPatch, path: url, header: tusHeader(at, wire.HeaderUploadChecksum, sum), body: body})
+				if sum == checksum(f.bytes) && a.status < 400 {
+					r.t.Errorf("another checksum: %s", a)
+				}
+			}
+		}
+	}
+	return deliverEach(r, files)
+}
+
+func newCreated(content string, as dialect) file {
+	f := newFile(content)
+	f.as = as
+	return f
+}
+
+// begun is an upload that a client created and sent some bytes of.
+func begun(r *rig) []file {
+	f := newCreated("0123456789", declared)
+	r.patch(r.create(f).location(), 0, f.bytes[:4]).is(204)
+	return []file{f}
+}
+
+// tidied has the server look through its sessions, and delivers nothing.
+func tidied(r *rig, _ []file) bool {
+	_ = r.server.engine.Tidy(r.t.Context()) // which fails where the records do
+	return false
+}
+
+// putOff is a hook that keeps every upload from being verified.
+func putOff(c durable.Call) error {
+	if c.Op == durable.OpRead && strings.Contains(c.Path, "/uploads/") {
+		return errors.New("verification is put off")
+	}
+	return nil
 }
 
 // leftovers are what crashes leave: bytes that were never confirmed, confirmed bytes that are missing, a complete upload
 // that became the content already, and a data file that no session names.
 func leftovers(r *rig) []file {
-	r.reopen(hooked(func(c durable.Call) error {
-		if c.Op == durable.OpRead && strings.Contains(c.Path, "/uploads/") {
-			return errors.New("verification is put off")
-		}
-		return nil
-	}))
+	r.reopen(hooked(putOff))
 	files := []file{newFile("0123456789"), newFile("abcdefghij"), newFile("moved")}
 	var data []string
 	for _, f := range files {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,6 +28,8 @@ type Options struct {
 	FS *durable.FS
 	// Logger gets one line for each reserve, verification and registration, and every fault.
 	Logger *slog.Logger
+	// ClientCAs are the authorities whose certificates identify devices; nil for none.
+	ClientCAs *x509.CertPool
 	// Limits bound the clients; zero fields mean defaults.
 	Limits Limits
 	// Now tells the time of records and tokens; nil means time.Now.
@@ -47,6 +50,7 @@ type Server struct {
 	files   *store.Files
 	engine  *upload.Engine
 	tus     *upload.Tus
+	rufh    *upload.RUFH
 	admin   *admin.Admin
 	handler http.Handler
 	gate    *gate
@@ -94,8 +98,9 @@ func open(opts Options, program string) (*Server, error) {
 	if s.opts.Room == nil {
 		s.opts.Room = s.files.Room
 	}
-	s.engine = upload.New(records, s.files, s.limits.upload(), s.now, s.log)
+	s.engine = upload.New(records, s.files, s.limits.upload(s.opts.Room), s.now, s.log)
 	s.tus = upload.NewTus(s.engine, s.log)
+	s.rufh = upload.NewRUFH(s.engine, s.log)
 	s.admin = admin.New(records, s.engine, s.now, s.log)
 	s.handler = s.middleware(s.counted(s.routes()))
 	return s, nil

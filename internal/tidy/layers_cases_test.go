@@ -25,6 +25,7 @@ var sound = graph{
 	"internal/spool":               {"internal/durable", "internal/attachment"},
 	"internal/watch":               {"github.com/fsnotify/fsnotify", "internal/durable"},
 	"internal/disk":                {"internal/policy"},
+	"internal/link":                {"golang.org/x/sys/unix", "internal/logging"},
 	"internal/remote":              {"net/http", "internal/wire"},
 	"internal/uplink":              {"internal/remote", "internal/wire", "internal/receipt"},
 	"internal/intake":              {"internal/queue", "internal/spool", "internal/durable", "internal/attachment", "internal/clock"},

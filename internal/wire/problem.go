@@ -11,6 +11,8 @@ type Code string
 // The problem codes of a fieldgw server.
 const (
 	CodeInvalid          Code = "invalid"           // 400: the request is malformed; Detail says where
+	CodeLength           Code = "length_mismatch"   // 400: lengths that contradict each other
+	CodeDigestField      Code = "digest_field"      // 400: Content-Digest or Repr-Digest is not that of the bytes, of which nothing counts
 	CodeCredentials      Code = "credentials"       // 401: no valid token
 	CodeForbidden        Code = "forbidden"         // 403: this credential may not do this
 	CodeTakeoverDenied   Code = "takeover_denied"   // 403: the attachment belongs to another device and may not be taken over
@@ -24,13 +26,14 @@ const (
 	CodeTusVersion       Code = "tus_version"       // 412
 	CodePrecondition     Code = "precondition"      // 412: a conditional download whose condition does not hold
 	CodeSizeLimit        Code = "size_limit"        // 413: the attachment is larger than the server takes
-	CodeAppendLimit      Code = "append_limit"      // 413: the append exceeds the declared length or the largest append
+	CodeAppendLimit      Code = "append_limit"      // 413: the append exceeds the declared length, or the largest with a checksum
 	CodeMediaType        Code = "media_type"        // 415
 	CodeRange            Code = "range"             // 416: a download's range lies outside the content
 	CodeParentPolicy     Code = "parent_policy"     // 422: the account's policy refuses this parent binding
 	CodeDigestMismatch   Code = "digest_mismatch"   // 422: the stored bytes are not the declared ones; the session is void
 	CodeBusy             Code = "busy"              // 423: another append of this session is moving; Retry-After says when
 	CodeTooMany          Code = "too_many"          // 429
+	CodeChecksum         Code = "checksum_mismatch" // 460: the body has another Upload-Checksum; nothing of it counts (tus 1.0.0)
 	CodeInternal         Code = "internal"          // 500
 	CodeShuttingDown     Code = "shutting_down"     // 503
 	CodeServerFull       Code = "server_full"       // 507
@@ -38,10 +41,10 @@ const (
 
 // statuses holds the HTTP status of every code.
 var statuses = map[Code]int{
-	CodeInvalid: 400, CodeCredentials: 401, CodeForbidden: 403, CodeTakeoverDenied: 403, CodeNotFound: 404, CodeMethod: 405,
+	CodeInvalid: 400, CodeLength: 400, CodeDigestField: 400, CodeCredentials: 401, CodeForbidden: 403, CodeTakeoverDenied: 403, CodeNotFound: 404, CodeMethod: 405,
 	CodeTimeout: 408, CodeIdentityConflict: 409, CodeOffsetMismatch: 409, CodeNotVerified: 409, CodeSessionGone: 410,
 	CodeTusVersion: 412, CodePrecondition: 412, CodeSizeLimit: 413, CodeAppendLimit: 413, CodeMediaType: 415, CodeRange: 416,
-	CodeParentPolicy: 422, CodeDigestMismatch: 422, CodeBusy: 423, CodeTooMany: 429, CodeInternal: 500,
+	CodeParentPolicy: 422, CodeDigestMismatch: 422, CodeBusy: 423, CodeTooMany: 429, CodeChecksum: 460, CodeInternal: 500,
 	CodeShuttingDown: 503, CodeServerFull: 507,
 }
 

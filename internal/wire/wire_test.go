@@ -154,3 +154,32 @@ func TestReserveValidate(t *testing.T) {
 		}
 	}
 }
+
+// A certificate names account and device by exactly one URI.
+func TestParseIdentity(t *testing.T) {
+	for _, c := range []struct {
+		uris            []string
+		account, device string
+	}{
+		{[]string{"fieldgw:acme:tablet-7"}, "acme", "tablet-7"}, {[]string{"https://x", "fieldgw:a:b"}, "a", "b"}, {nil, "", ""},
+		{[]string{"fieldgw:a:b", "fieldgw:a:c"}, "", ""}, {[]string{"fieldgw:a"}, "", ""}, {[]string{"fieldgw:a:b:c"}, "", ""},
+		{[]string{"fieldgw::b"}, "", ""}, {[]string{"fieldgw:A:b"}, "", ""}, {[]string{"fieldgw:unassigned:b"}, "", ""},
+		{[]string{"fieldgw://a:b"}, "", ""}, {[]string{"xfieldgw:a:b"}, "", ""},
+	} {
+		account, device, err := ParseIdentity(c.uris)
+		if account != c.account || device != c.device || (err == nil) != (c.account != "") || err != nil && !errors.Is(err, ErrIdentity) {
+			t.Errorf("%q: %q, %q, %v", c.uris, account, device, err)
+		}
+	}
+}
+
+// Whatever a certificate holds, what is read from it are names that give the same URI.
+func FuzzParseIdentity(f *testing.F) {
+	f.Add("fieldgw:acme:tablet-7")
+	f.Fuzz(func(t *testing.T, uri string) {
+		account, device, err := ParseIdentity([]string{uri})
+		if err == nil && (IdentityURI(account, device) != uri || !ValidName(account) || !ValidName(device)) {
+			t.Errorf("%q is read as %q, %q", uri, account, device)
+		}
+	})
+}

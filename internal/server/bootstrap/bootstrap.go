@@ -135,13 +135,18 @@ func selfSigned(now time.Time) (pemPair, error) {
 }
 
 // TLS returns the configuration to serve with: TLS 1.2 and later, HTTP/1.1 only. In HTTP/2 all appends of a device would
-// share one connection, and one loss on the way would hold up all of them.
-func TLS(cert, key string) (*tls.Config, error) {
+// share one connection, and one loss on the way would hold up all of them. With authorities clients are asked for a
+// certificate, which is judged with each request: a handshake that fails could not tell them why.
+func TLS(cert, key string, clients *x509.CertPool) (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
 		return nil, fmt.Errorf("load certificate: %w", err)
 	}
-	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}, nil
+	conf := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	if clients != nil {
+		conf.ClientAuth, conf.ClientCAs = tls.RequestClientCert, clients
+	}
+	return conf, nil
 }
 
 // Token returns the path of the first start's token file, or nothing where that was never made. With no token at all on

@@ -42,7 +42,7 @@ func TestCertificate(t *testing.T) {
 	if after, err := os.ReadFile(cert); err != nil || string(after) != string(before) {
 		t.Fatalf("the certificate changed (%v)", err)
 	}
-	conf, err := TLS(cert, key)
+	conf, err := TLS(cert, key, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestFirstStartStopsAnywhere(t *testing.T) {
 		if err != nil {
 			t.Fatalf("stop after %d: %v", n, err)
 		}
-		if _, err := TLS(cert, key); err != nil {
+		if _, err := TLS(cert, key, nil); err != nil {
 			t.Errorf("stop after %d: %v", n, err)
 		}
 		for range 2 {

@@ -6,6 +6,7 @@
 package reply
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -39,7 +40,7 @@ func Problem(w http.ResponseWriter, code wire.Code, detail string) {
 // Refuse answers with a problem that has members of its own; status and title are filled in from its code.
 func Refuse(w http.ResponseWriter, p wire.Problem) {
 	p.Status = p.Code.Status()
-	p.Title = http.StatusText(p.Status)
+	p.Title = cmp.Or(http.StatusText(p.Status), "Checksum Mismatch") // 460 is known to tus alone
 	p.Detail = cut(p.Detail)
 	h := w.Header()
 	h.Del("Content-Length")

@@ -50,9 +50,10 @@ func (h TokenHash) ID() string { return string(h[:min(len(h), 16)]) }
 type Attachment struct {
 	Account string `json:"account"`
 	ID      string `json:"id"`
-	// Facts are what the device declared. Length, SHA256 and Role never change.
+	// Facts are what the device declared. Length, SHA256 and Role never change once they are known: a creating client may
+	// tell the length later (UnknownLength) and leave the digest to the server (empty until it has read the bytes).
 	Facts wire.Reserve `json:"facts"`
-	// MediaID is the canonical media item.
+	// MediaID is the canonical media item; empty while the digest is unknown.
 	MediaID string               `json:"media_id"`
 	State   wire.AttachmentState `json:"state"`
 	// Generation counts upload sessions, from 1.
@@ -80,8 +81,11 @@ type VoidReason string
 const (
 	VoidDigest VoidReason = "digest_mismatch" // the stored bytes were not the declared ones
 	VoidLost   VoidReason = "lost"            // the stored bytes are missing or cannot be trusted
-	// VoidExpired: nothing was appended for at least IdleSession, and another attachment needed the session's place.
-	VoidExpired VoidReason = "expired"
+	// VoidExpired: nothing was appended for a long time, or for at least IdleSession while another attachment needed the
+	// session's place.
+	VoidExpired    VoidReason = "expired"
+	VoidTerminated VoidReason = "terminated" // a client ended it
+	VoidExcess     VoidReason = "excess"     // a client sent more than the length
 )
 
 // Err is the error that operations on a void attachment fail with; nil for the empty reason.
@@ -108,17 +112,32 @@ const (
 
 // Session is one upload session: one generation of an attachment.
 type Session struct {
-	ID           string       `json:"id"`
-	Account      string       `json:"account"`
-	AttachmentID string       `json:"attachment_id"`
-	Generation   int          `json:"generation"`
-	Length       int64        `json:"length"`
-	State        SessionState `json:"state"`
+	ID           string `json:"id"`
+	Account      string `json:"account"`
+	AttachmentID string `json:"attachment_id"`
+	Generation   int    `json:"generation"`
+	// Length is the declared number of bytes, or UnknownLength while the client has yet to tell it.
+	Length int64        `json:"length"`
+	State  SessionState `json:"state"`
 	// Offset is the confirmed number of bytes: those before it are durable. It never decreases.
 	Offset int64 `json:"offset"`
 	// AppendedAt is when bytes were last confirmed, or when the session was opened.
 	AppendedAt time.Time `json:"appended_at"`
+	// Created says that a client opened it by creating an upload, which knows no registration: its attachment is
+	// registered as soon as it is verified.
+	Created bool `json:"created,omitempty"`
+	// Metadata is what a creating client said of the file, in its own words; it is given back and otherwise not used.
+	Metadata string `json:"metadata,omitempty"`
 }
+
+// UnknownLength stands for the length of an upload whose client has yet to tell it.
+const UnknownLength = -1
+
+// EndsAt reports whether the session has all its bytes when it has those before offset.
+func (s Session) EndsAt(offset int64) bool { return s.Length == offset }
+
+// Whole reports whether every byte of the session is confirmed.
+func (s Session) Whole() bool { return s.EndsAt(s.Offset) }
 
 // MediaState is the catalogue's view of a media item. Persisted as text.
 type MediaState string
@@ -160,12 +179,16 @@ type Reservation struct {
 	// NewSession and NewMedia are fresh identifiers, used where the reservation needs one.
 	NewSession string
 	NewMedia   string
+	// Create says that a client creates an upload: it may not know length and digest, gets a session also where no bytes
+	// are needed, and registers nothing. Metadata goes with it.
+	Create   bool
+	Metadata string
 }
 
 // Reserved is the outcome of Reserve.
 type Reserved struct {
 	Attachment Attachment
-	// Session is the open session; nil when no bytes are needed.
+	// Session is the open session; nil when no bytes are needed. For a creation it is the current one, open or complete.
 	Session *Session
 	// Created tells a new attachment from a replay.
 	Created bool
@@ -224,10 +247,21 @@ type Store interface {
 	// nothing when the attachment is at a later generation or is void already. Errors: ErrNotFound, ErrState once
 	// registered.
 	Void(ctx context.Context, account, id string, generation int, why VoidReason) error
+	// SetLength tells the length of a session that was created without one; telling it again does nothing. Room is as
+	// for Reserve. Errors: ErrNotFound, ErrGone, ErrConflict for another length or one below the offset, ErrFull.
+	SetLength(ctx context.Context, account, session string, length, room int64) (Session, error)
+	// Expire ends a session to which nothing was appended since the time before, unless it has all its bytes or is busy
+	// (as for Reserve). It reports whether it did. Errors: ErrNotFound.
+	Expire(ctx context.Context, account, session string, before time.Time, busy func(session string) bool) (bool, error)
+	// Measured takes the server's own length and digest over the stored bytes for the declared ones, where nobody declared
+	// a digest; elsewhere it does nothing. newMedia is as for Reserve. Errors: ErrNotFound, ErrGone at another generation,
+	// ErrNotVerified below the full length.
+	Measured(ctx context.Context, account, id string, generation int, found Content, newMedia string) error
 	// Verified records that the server's own length and digest over the stored bytes are the declared ones; the
-	// content must be durable before the call. It does nothing when the attachment is verified already. Errors:
+	// content must be durable before the call. It does nothing when the attachment is verified already. An attachment
+	// whose session was created is registered by the same transaction. Errors:
 	// ErrNotFound, ErrGone at another generation, ErrNotVerified below the full length.
-	Verified(ctx context.Context, account, id string, generation int) error
+	Verified(ctx context.Context, account, id string, generation int, now time.Time) error
 	// Audit records what reading an attachment's content back showed, and returns the attachment as it is then. Sound
 	// content makes one that has a receipt registered; unsound content makes a verified or registered one reserved and
 	// void, so that its bytes are taken again. Where the state changes its current session is void; ended is that session

@@ -90,7 +90,7 @@ func TestDamageIsLocal(t *testing.T) {
 	}
 
 	for _, step := range []error{
-		e.Advance(ctx, "acme", "s-c", 0, 3, time.Time{}), e.Verified(ctx, "acme", "c", 1),
+		e.Advance(ctx, "acme", "s-c", 0, 3, time.Time{}), e.Verified(ctx, "acme", "c", 1, time.Time{}),
 	} {
 		if step != nil {
 			t.Fatal(step)

@@ -33,15 +33,19 @@ func reserve(tx *store.Tx, r Reservation) (Reserved, error) {
 			return Reserved{}, err
 		}
 	}
-	media, err := mediaFor(tx, r)
+	if created {
+		a = newAttachment(r)
+	}
+	media, err := mediaFor(tx, a.Account, a.Facts, r.NewMedia)
 	if err != nil {
 		return Reserved{}, err
 	}
-	if created {
-		a = newAttachment(r, media.ID)
-	}
+	a.MediaID = media.ID
 	open, err := openSession(tx, a)
 	if err != nil {
+		return Reserved{}, err
+	}
+	if err := follow(tx, open, a, r); err != nil {
 		return Reserved{}, err
 	}
 	var expired *Session
@@ -51,7 +55,9 @@ func reserve(tx *store.Tx, r Reservation) (Reserved, error) {
 		}
 	}
 	if a.State != wire.StateReserved {
-		open = nil
+		if open, err = completeSession(tx, &a, r); err != nil {
+			return Reserved{}, err
+		}
 	}
 	out := Reserved{Attachment: a, Session: open, Created: created, Expired: expired}
 	if reflect.DeepEqual(before, a) {
@@ -61,16 +67,19 @@ func reserve(tx *store.Tx, r Reservation) (Reserved, error) {
 }
 
 // mediaFor returns the media item of the declared content and makes it where the account has none.
-func mediaFor(tx *store.Tx, r Reservation) (Media, error) {
-	account := r.By.Account
-	id, err := tx.Bucket(bucketContent).Get(key(account, r.Facts.SHA256))
+// There is none before the digest is known.
+func mediaFor(tx *store.Tx, account string, f wire.Reserve, fresh string) (Media, error) {
+	if f.SHA256 == "" {
+		return Media{}, nil
+	}
+	id, err := tx.Bucket(bucketContent).Get(key(account, f.SHA256))
 	if err != nil {
 		return Media{}, err
 	}
 	if id != nil {
 		return get[Media](tx, bucketMedia, account, string(id))
 	}
-	m := newMedia(r, tx.Bucket(bucketMedia).Has(key(account, r.Facts.ProposedMediaID)))
+	m := newMedia(account, f, fresh, tx.Bucket(bucketMedia).Has(key(account, f.ProposedMediaID)))
 	if err := put(tx, bucketMedia, account, m.ID, m); err != nil {
 		return Media{}, err
 	}
@@ -95,8 +104,8 @@ func openSession(tx *store.Tx, a Attachment) (*Session, error) {
 // newSession retires what session the attachment had and opens the one of its present generation. It returns the other
 // attachment's session that had to make room, if one had.
 func newSession(tx *store.Tx, a *Attachment, r Reservation) (opened, expired *Session, err error) {
-	if a.Facts.Length > r.Room {
-		return nil, nil, fmt.Errorf("open session: %d bytes wanted, %d to give: %w", a.Facts.Length, r.Room, ErrFull)
+	if err := fits(a.Facts.Length, r.Room); err != nil {
+		return nil, nil, fmt.Errorf("open session: %w", err)
 	}
 	if err := endSession(tx, *a, SessionVoid); err != nil {
 		return nil, nil, err
@@ -107,12 +116,20 @@ func newSession(tx *store.Tx, a *Attachment, r Reservation) (opened, expired *Se
 	a.Session = r.NewSession
 	s := &Session{
 		ID: r.NewSession, Account: a.Account, AttachmentID: a.ID, Generation: a.Generation,
-		Length: a.Facts.Length, State: SessionOpen, AppendedAt: r.Now,
+		Length: a.Facts.Length, State: SessionOpen, AppendedAt: r.Now, Created: r.Create, Metadata: r.Metadata,
 	}
 	if err := put(tx, bucketSessions, s.Account, s.ID, s); err != nil {
 		return nil, nil, err
 	}
 	return s, expired, tx.Bucket(bucketOpen).Put(key(s.Account, s.ID), []byte(a.ID))
+}
+
+// fits tells whether there is room for so many bytes more. Where nobody knows how many, there must be some.
+func fits(length, room int64) error {
+	if length > room || length == UnknownLength && room <= 0 {
+		return fmt.Errorf("%d bytes wanted, %d to give: %w", length, room, ErrFull)
+	}
+	return nil
 }
 
 // makeRoom ends the session without an append for the longest time where the account has its largest number of them. A

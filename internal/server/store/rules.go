@@ -22,19 +22,19 @@ import (
 //     same receipt back. So does an operator's reading that finds the content sound.
 
 // newAttachment is the record of an ID that is seen for the first time. It needs bytes until decided otherwise.
-func newAttachment(r Reservation, mediaID string) Attachment {
+func newAttachment(r Reservation) Attachment {
 	return Attachment{
-		Account: r.By.Account, ID: r.ID, Facts: r.Facts, MediaID: mediaID, State: wire.StateReserved,
+		Account: r.By.Account, ID: r.ID, Facts: r.Facts, State: wire.StateReserved,
 		Device: r.By.Device, Holder: r.By.Device, HeldSince: r.Now, ReservedAt: r.Now,
 	}
 }
 
 // newMedia is the media item for a content that the account has not seen. The proposed ID becomes the canonical one if
 // it is a UUID that no other item has.
-func newMedia(r Reservation, proposedTaken bool) Media {
-	m := Media{ID: r.NewMedia, Account: r.By.Account, SHA256: r.Facts.SHA256, Length: r.Facts.Length, State: MediaPending}
-	if IsUUID(r.Facts.ProposedMediaID) && !proposedTaken {
-		m.ID = r.Facts.ProposedMediaID
+func newMedia(account string, f wire.Reserve, fresh string, proposedTaken bool) Media {
+	m := Media{ID: fresh, Account: account, SHA256: f.SHA256, Length: f.Length, State: MediaPending}
+	if IsUUID(f.ProposedMediaID) && !proposedTaken {
+		m.ID = f.ProposedMediaID
 	}
 	return m
 }
@@ -42,16 +42,34 @@ func newMedia(r Reservation, proposedTaken bool) Media {
 // replay checks a repeated reservation against the record and takes over what it may change. Length, digest and role
 // are the identity; every other fact follows the device until registration.
 func (a *Attachment) replay(r Reservation) error {
-	f := a.Facts
-	if f.Length != r.Facts.Length || f.SHA256 != r.Facts.SHA256 || f.Role != r.Facts.Role {
+	if !sameIdentity(a.Facts, r.Facts) {
 		return fmt.Errorf("reserve %s: %w", a.ID, ErrConflict)
 	}
 	if a.Receipt != nil {
 		return nil
 	}
+	known := a.Facts
 	a.Facts = r.Facts
+	if r.Facts.Length == UnknownLength {
+		a.Facts.Length = known.Length
+	}
+	if r.Facts.SHA256 == "" {
+		a.Facts.SHA256 = known.SHA256
+	}
 	a.hold(r.By.Device, r.Now)
 	return nil
+}
+
+// sameIdentity reports whether two declarations can be of the same bytes. What one of them does not know is no
+// contradiction; where no digest stands against another, name and type must be the same too.
+func sameIdentity(a, b wire.Reserve) bool {
+	if a.Role != b.Role || a.Length != b.Length && a.Length != UnknownLength && b.Length != UnknownLength {
+		return false
+	}
+	if a.SHA256 == "" || b.SHA256 == "" {
+		return a.Filename == b.Filename && a.MediaType == b.MediaType
+	}
+	return a.SHA256 == b.SHA256
 }
 
 // hold notes the device that acts for the attachment from now on.

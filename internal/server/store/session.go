@@ -29,7 +29,7 @@ func (e *Embedded) Advance(ctx context.Context, account, session string, from, t
 			return err
 		case s.State == SessionVoid:
 			return ErrGone
-		case s.State != SessionOpen || s.Offset != from || to <= from || to > s.Length:
+		case s.State != SessionOpen || s.Offset != from || to <= from || s.Length != UnknownLength && to > s.Length:
 			return fmt.Errorf("%d to %d, confirmed are %d of %d: %w", from, to, s.Offset, s.Length, ErrOffset)
 		}
 		s.Offset, s.AppendedAt = to, now
@@ -57,34 +57,48 @@ func (e *Embedded) Void(ctx context.Context, account, id string, generation int,
 	})
 }
 
-// Verified records the server's own verification.
-func (e *Embedded) Verified(ctx context.Context, account, id string, generation int) error {
+// Verified records the server's own verification, and the registration where a client knows none.
+func (e *Embedded) Verified(ctx context.Context, account, id string, generation int, now time.Time) error {
 	return e.update(ctx, "record verification of "+id, func(tx *store.Tx) error {
-		a, err := get[Attachment](tx, bucketAttachments, account, id)
-		switch {
-		case err != nil:
+		a, s, err := unverified(tx, account, id, generation)
+		if err != nil || a.State != wire.StateReserved {
 			return err
-		case a.Generation != generation:
-			return ErrGone
-		case a.Void != "":
-			return a.Void.Err()
-		case a.State != wire.StateReserved:
-			return nil
-		}
-		s, err := get[Session](tx, bucketSessions, account, a.Session)
-		switch {
-		case err != nil:
-			return err
-		case s.Offset != s.Length:
-			return ErrNotVerified
 		}
 		if err := endSession(tx, a, SessionComplete); err != nil {
 			return err
 		}
 		a.State = wire.StateVerified
-		return put(tx, bucketAttachments, account, id, a)
+		if err := put(tx, bucketAttachments, account, id, a); err != nil || !s.Created {
+			return err
+		}
+		by := Identity{Account: account, Device: a.Holder}
+		_, _, err = register(tx, Registration{By: by, ID: id, Parent: a.Facts.Parent, Now: now}, e.server())
+		return err
 	})
 }
+
+// unverified returns an attachment of this generation and, while it is reserved, its session with every byte confirmed.
+func unverified(tx *store.Tx, account, id string, generation int) (Attachment, Session, error) {
+	a, err := get[Attachment](tx, bucketAttachments, account, id)
+	switch {
+	case err != nil:
+		return a, Session{}, err
+	case a.Generation != generation:
+		return a, Session{}, ErrGone
+	case a.Void != "":
+		return a, Session{}, a.Void.Err()
+	case a.State != wire.StateReserved:
+		return a, Session{}, nil
+	}
+	s, err := get[Session](tx, bucketSessions, account, a.Session)
+	if err == nil && !s.Whole() {
+		err = ErrNotVerified
+	}
+	return a, s, err
+}
+
+// server names this store in receipts.
+func (e *Embedded) server() string { return wire.ServiceName + "/" + e.db.Epoch() }
 
 // Audit records what reading a content back showed.
 func (e *Embedded) Audit(ctx context.Context, account, id string, sound bool) (a Attachment, ended *Session, err error) {
@@ -108,7 +122,7 @@ func (e *Embedded) Audit(ctx context.Context, account, id string, sound bool) (a
 // Register binds a verified attachment.
 func (e *Embedded) Register(ctx context.Context, r Registration) (rec receipt.Receipt, fresh bool, err error) {
 	err = e.update(ctx, "register "+r.ID, func(tx *store.Tx) error {
-		rec, fresh, err = register(tx, r, wire.ServiceName+"/"+e.db.Epoch())
+		rec, fresh, err = register(tx, r, e.server())
 		return err
 	})
 	return rec, fresh, err

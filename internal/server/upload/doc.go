@@ -9,5 +9,6 @@
 //
 // Read engine.go for who may append, append.go and verify.go for the order of things, content.go for what is known of
 // finished contents, recover.go for what a start does,
+// tidy.go for what happens without being asked, create.go for uploads that a client opens without the control plane,
 // and tus.go for how all this looks in tus 1.0.0.
 package upload

@@ -15,14 +15,25 @@ import (
 
 // Limits bound what clients may ask of the data plane. Zero values are not allowed.
 type Limits struct {
-	// MaxAppend is the largest body of one append, in bytes.
+	// MaxAppend is the largest body of an append with checksums, in bytes: it counts wholly or not at all. Any other append
+	// may be as long as the attachment.
 	MaxAppend int64
+	// Confirm is after how many bytes a lasting append is confirmed, if a second has not passed before.
+	Confirm int64
 	// Idle ends an append that received no byte for this long.
 	Idle time.Duration
 	// AppendsPerDevice bounds the appends of one device that move at the same time.
 	AppendsPerDevice int
 	// Verifications bounds the files that are read back at the same time.
 	Verifications int
+	// MaxLength is the largest attachment that a client may create, in bytes.
+	MaxLength int64
+	// SessionsPerAccount bounds the open sessions of one account.
+	SessionsPerAccount int
+	// Expire is how long after its last append a session may be ended.
+	Expire time.Duration
+	// Room tells how many bytes of the volume uploads may still take.
+	Room func() (int64, error)
 }
 
 // Engine takes bytes into sessions and verifies them. It may be used by any number of goroutines; one store has one
@@ -64,11 +75,25 @@ func New(records store.Store, files *store.Files, limits Limits, now func() time
 	}
 }
 
-// MaxAppend is the largest body of one append, in bytes.
-func (e *Engine) MaxAppend() int64 { return e.limits.MaxAppend }
+// claim makes p the one append of the session, in place of an older one that hangs or, with all, of any older one. Errors:
+// ErrStopping, ErrBusy, ErrTooMany, ctx.Err.
+func (e *Engine) claim(ctx context.Context, who store.Identity, session string, p *pace, all bool) (release func(), err error) {
+	for {
+		older, err := e.enter(who, session, p)
+		if err != nil {
+			return nil, err
+		}
+		if older == nil {
+			return func() { e.leave(who, session, p) }, nil
+		}
+		if err := e.overtake(ctx, older, all); err != nil {
+			return nil, err
+		}
+	}
+}
 
-// claim makes p the one append of the session. Errors: ErrStopping, ErrBusy, ErrTooMany.
-func (e *Engine) claim(who store.Identity, session string, p *pace) (release func(), err error) {
+// enter makes p the one append of the session, unless there is one, which is returned.
+func (e *Engine) enter(who store.Identity, session string, p *pace) (older *pace, err error) {
 	at, device := who.Account+"/"+session, who.Account+"/"+who.Device
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -76,20 +101,55 @@ func (e *Engine) claim(who store.Identity, session string, p *pace) (release fun
 	case e.refuse:
 		return nil, ErrStopping
 	case e.moving[at] != nil:
-		return nil, ErrBusy
+		return e.moving[at], nil
 	case e.devices[device] >= e.limits.AppendsPerDevice:
 		return nil, ErrTooMany
 	}
 	e.moving[at] = p
 	e.devices[device]++
-	return func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		delete(e.moving, at)
-		if e.devices[device]--; e.devices[device] == 0 {
-			delete(e.devices, device)
-		}
-	}, nil
+	return nil, nil
+}
+
+func (e *Engine) leave(who store.Identity, session string, p *pace) {
+	at, device := who.Account+"/"+session, who.Account+"/"+who.Device
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.moving, at)
+	if e.devices[device]--; e.devices[device] == 0 {
+		delete(e.devices, device)
+	}
+	close(p.gone)
+}
+
+// overtake ends an append, with its prefix confirmed, and waits until it has left. Errors: ErrBusy for one that does not
+// hang, unless all is set; ctx.Err.
+func (e *Engine) overtake(ctx context.Context, older *pace, all bool) error {
+	if !all && !older.hangs() {
+		return ErrBusy
+	}
+	if err := older.end(ErrOvertaken); err != nil {
+		return err
+	}
+	select {
+	case <-older.gone:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// yield ends an append of the session that hangs or, with all, any append. One that moves is otherwise left alone.
+func (e *Engine) yield(ctx context.Context, account, session string, all bool) error {
+	e.mu.Lock()
+	older := e.moving[account+"/"+session]
+	e.mu.Unlock()
+	if older == nil {
+		return nil
+	}
+	if err := e.overtake(ctx, older, all); !errors.Is(err, ErrBusy) {
+		return err
+	}
+	return nil
 }
 
 // Busy reports whether an append to the session moves, or its bytes are being verified.

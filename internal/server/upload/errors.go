@@ -15,13 +15,24 @@ var (
 	ErrBusy = errors.New("another append of this session is moving")
 	// ErrTooMany is returned by Append while the device has its largest number of appends moving.
 	ErrTooMany = errors.New("this device has too many appends moving")
-	// ErrAppendLimit is returned by Append for a body that exceeds the declared length or the largest append. Nothing
-	// of it is kept.
-	ErrAppendLimit = errors.New("append exceeds the declared length or the largest append")
+	// ErrOvertaken is returned by Append when a newer request took the session over. What had arrived is confirmed.
+	ErrOvertaken = errors.New("a newer request took the upload over")
+	// ErrAppendLimit is returned by Append for a body with checksums that exceeds the largest of them. Nothing of it counts.
+	ErrAppendLimit = errors.New("append exceeds the largest with a checksum")
+	// ErrExcess is returned by Append for a body that exceeds the length of the upload. What was confirmed before stays.
+	ErrExcess = errors.New("append exceeds the length of the upload")
+	// ErrLength is returned by Append where the lengths that its request tells contradict each other or what is known.
+	ErrLength = errors.New("lengths contradict each other")
+	// ErrChecksum is returned by Append for a body that has not its checksum. Nothing of it counts.
+	ErrChecksum = errors.New("body has another checksum")
 	// ErrIdle is returned by Append when no byte arrived for the idle time. What had arrived is confirmed.
 	ErrIdle = errors.New("no byte arrived for too long")
 	// ErrBody is returned by Append when the body ended early. What had arrived is confirmed.
 	ErrBody = errors.New("body ended early")
+	// ErrTooLarge is returned by Create, SetLength and Append for more bytes than the server takes of one attachment.
+	ErrTooLarge = errors.New("attachment is larger than this server takes")
+	// ErrFinished is returned by Terminate for a session whose bytes are verified: what is received stays.
+	ErrFinished = errors.New("upload is finished")
 	// ErrStopping is returned while the server stops. What had arrived is confirmed.
 	ErrStopping = errors.New("server is stopping")
 )
@@ -34,7 +45,13 @@ var refusals = []struct {
 }{
 	{ErrBusy, wire.CodeBusy, "another append of this session is moving"},
 	{ErrTooMany, wire.CodeTooMany, "this device has too many appends moving"},
-	{ErrAppendLimit, wire.CodeAppendLimit, "the body exceeds the declared length or the largest append; nothing of it was kept"},
+	{ErrOvertaken, wire.CodeBusy, "a newer request took the upload over; what had arrived is confirmed"},
+	{ErrAppendLimit, wire.CodeAppendLimit, "the body exceeds the largest append with a checksum; nothing of it was kept"},
+	{ErrExcess, wire.CodeAppendLimit, "the body exceeds the length of the upload; only what was confirmed before was kept"},
+	{ErrLength, wire.CodeLength, "the lengths in this request contradict each other, or what is known of the upload"},
+	{ErrChecksum, wire.CodeChecksum, "the body has another checksum than declared; nothing of it was kept"},
+	{ErrTooLarge, wire.CodeSizeLimit, "the attachment is larger than this server takes"},
+	{ErrFinished, wire.CodeMethod, "the upload is finished, and what was received stays"},
 	{ErrIdle, wire.CodeTimeout, "no byte arrived for too long; what had arrived is confirmed"},
 	{ErrBody, wire.CodeInvalid, "the body ended early; what had arrived is confirmed"},
 	{ErrStopping, wire.CodeShuttingDown, "the server is stopping"},
@@ -57,6 +74,9 @@ func Refusal(err error) (wire.Code, string) {
 		if errors.Is(err, r.err) {
 			return r.code, r.detail
 		}
+	}
+	if errors.Is(err, wire.ErrInvalid) {
+		return wire.CodeInvalid, err.Error()
 	}
 	if durable.IsNoSpace(err) {
 		return wire.CodeServerFull, "the server has no room for this"

@@ -126,11 +126,11 @@ func (e *Engine) settled(ctx context.Context, s store.Session) (store.Session, e
 // moved reports whether a complete session's file became the content already and only the record is missing; the next
 // verification reads it there.
 func (e *Engine) moved(ctx context.Context, s store.Session) (bool, error) {
-	if s.Offset != s.Length {
+	if !s.Whole() {
 		return false, nil
 	}
 	a, err := e.store.Attachment(ctx, s.Account, s.AttachmentID)
-	if err != nil || a.State != wire.StateReserved {
+	if err != nil || a.State != wire.StateReserved || a.Facts.SHA256 == "" {
 		return false, err
 	}
 	_, whole, err := e.files.Look(a.Account, a.Facts.SHA256, a.Facts.Length)

@@ -51,15 +51,19 @@ func (e *Engine) unverified(ctx context.Context, account, id string) (store.Atta
 	if errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrNotFound) {
 		return a, s, errors.Join(store.ErrGone, err) // the next reserve opens another
 	}
-	if err == nil && s.Offset < s.Length {
+	if err == nil && !s.Whole() {
 		err = store.ErrNotVerified
 	}
 	return a, s, err
 }
 
-// verify reads the stored bytes back, makes them the account's content and records that. Each step may be repeated.
+// verify reads the stored bytes back, makes them the account's content and records that. Each step may be repeated. Where
+// nobody declared a digest the one found is recorded first, so that a later start knows under which name the content is.
 func (e *Engine) verify(ctx context.Context, a store.Attachment, s store.Session) error {
 	defer e.verifies(s)()
+	if err := e.alone(s); err != nil {
+		return err
+	}
 	leave, err := e.slot()
 	if err != nil {
 		return err
@@ -74,6 +78,12 @@ func (e *Engine) verify(ctx context.Context, a store.Attachment, s store.Session
 	}
 	if err != nil {
 		return err
+	}
+	if a.Facts.SHA256 == "" && found.Length == a.Facts.Length {
+		if err := e.measured(ctx, a, found); err != nil {
+			return err
+		}
+		a.Facts.SHA256 = found.SHA256
 	}
 	if found.Length != a.Facts.Length || found.SHA256 != a.Facts.SHA256 {
 		e.log.Warn("attachment has other bytes than declared, its session is void", attachmentAttrs(a.Account, a.ID,
@@ -95,11 +105,16 @@ func (e *Engine) verify(ctx context.Context, a store.Attachment, s store.Session
 		return err
 	}
 	e.contents.note(contentKey(a.Account, found.SHA256), finding{id: id, sound: true})
-	if err := e.store.Verified(ctx, a.Account, a.ID, a.Generation); err != nil {
+	if err := e.store.Verified(ctx, a.Account, a.ID, a.Generation, e.now()); err != nil {
 		return err
 	}
 	e.log.Info("attachment verified", attachmentAttrs(a.Account, a.ID, slog.Int(logging.KeyAttempt, a.Generation),
 		slog.Int64(logging.KeyBytes, found.Length))...)
+	if s.Created {
+		if a, err := e.store.Attachment(ctx, a.Account, a.ID); err == nil && a.Receipt != nil {
+			e.registered(store.Identity{Account: a.Account, Device: a.Holder}, *a.Receipt)
+		}
+	}
 	return nil
 }
 
@@ -107,7 +122,7 @@ func (e *Engine) verify(ctx context.Context, a store.Attachment, s store.Session
 // is missing, the content. Errors: store.ErrLost when there is neither, or only a content that is damaged or unreadable.
 func (e *Engine) measure(s store.Session, sha string) (store.Content, error) {
 	found, err := e.files.Measure(s, e.goOn)
-	if !durable.IsNotExist(err) {
+	if !durable.IsNotExist(err) || sha == "" {
 		return found, err
 	}
 	there, _, lerr := e.look(s.Account, sha, s.Length)
@@ -122,6 +137,26 @@ func (e *Engine) measure(s store.Session, sha string) (store.Content, error) {
 		rerr = err
 	}
 	return found, rerr
+}
+
+// alone waits until no append is in the session, and cuts off what one left behind the confirmed bytes. Such an append began
+// before the length was told; who comes later finds a session with all its bytes and keeps away from the file.
+func (e *Engine) alone(s store.Session) error {
+	e.mu.Lock()
+	older := e.moving[s.Account+"/"+s.ID]
+	e.mu.Unlock()
+	if older != nil {
+		select {
+		case <-older.gone:
+		case <-e.stopping:
+			return ErrStopping
+		}
+	}
+	_, err := e.files.Settle(s.Account, s.ID, s.Offset)
+	if errors.Is(err, store.ErrLost) {
+		return nil // which measuring it finds too, unless it is the content already
+	}
+	return err
 }
 
 // verifies marks a session as being verified until done is called.

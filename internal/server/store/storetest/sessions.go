@@ -38,14 +38,14 @@ func voidOpensGeneration(t *testing.T, s store.Store) {
 	if a := attachment(t, s, "acme", id); a.Void != store.VoidDigest || a.Session != "" || a.State != wire.StateReserved {
 		t.Fatalf("void attachment %+v", a)
 	}
-	wantErr(t, s.Verified(t.Context(), "acme", id, 1), store.ErrDigest)
+	wantErr(t, s.Verified(t.Context(), "acme", id, 1, start), store.ErrDigest)
 	next := reserve(t, s, reservation(t, id, facts(1, 10)))
 	if next.Session == nil || next.Session.ID == old.Session.ID || next.Session.Offset != 0 ||
 		next.Attachment.Generation != 2 || next.Attachment.Void != "" {
 		t.Fatalf("next generation %+v", next)
 	}
 	must(t, s.Void(t.Context(), "acme", id, 1, store.VoidLost))
-	wantErr(t, s.Verified(t.Context(), "acme", id, 1), store.ErrGone)
+	wantErr(t, s.Verified(t.Context(), "acme", id, 1, start), store.ErrGone)
 	wantErr(t, s.Advance(t.Context(), "acme", old.Session.ID, 10, 10, start), store.ErrGone)
 	if got, err := s.Session(t.Context(), "acme", old.Session.ID); err != nil || got.State != store.SessionVoid {
 		t.Fatalf("old session %+v, %v", got, err)
@@ -105,12 +105,12 @@ func verifiedNeedsAllBytes(t *testing.T, s store.Store) {
 	id := newID()
 	out := reserve(t, s, reservation(t, id, facts(1, 10)))
 	must(t, s.Advance(t.Context(), "acme", out.Session.ID, 0, 9, start))
-	wantErr(t, s.Verified(t.Context(), "acme", id, 1), store.ErrNotVerified)
-	wantErr(t, s.Verified(t.Context(), "acme", newID(), 1), store.ErrNotFound)
-	wantErr(t, s.Verified(t.Context(), "acme", id, 2), store.ErrGone)
+	wantErr(t, s.Verified(t.Context(), "acme", id, 1, start), store.ErrNotVerified)
+	wantErr(t, s.Verified(t.Context(), "acme", newID(), 1, start), store.ErrNotFound)
+	wantErr(t, s.Verified(t.Context(), "acme", id, 2, start), store.ErrGone)
 	must(t, s.Advance(t.Context(), "acme", out.Session.ID, 9, 10, start))
-	must(t, s.Verified(t.Context(), "acme", id, 1))
-	must(t, s.Verified(t.Context(), "acme", id, 1))
+	must(t, s.Verified(t.Context(), "acme", id, 1, start))
+	must(t, s.Verified(t.Context(), "acme", id, 1, start))
 	got, err := s.Session(t.Context(), "acme", out.Session.ID)
 	if err != nil || got.State != store.SessionComplete || got.Offset != 10 {
 		t.Fatalf("session %+v, %v", got, err)

@@ -35,6 +35,9 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"LookFromBefore", lookFromBefore},
 		{"AuditRestores", auditRestores},
 		{"IdleSessionsMakeRoom", idleSessionsMakeRoom},
+		{"SessionsExpire", sessionsExpire},
+		{"CreatedIsRegistered", createdIsRegistered},
+		{"CreatedIsRepeated", createdIsRepeated},
 		{"VerifiedNeedsAllBytes", verifiedNeedsAllBytes},
 		{"ReceiptStays", receiptStays},
 		{"RegisterRefuses", registerRefuses},
@@ -110,7 +113,7 @@ func fill(t *testing.T, s store.Store, out store.Reserved) {
 	if a.Facts.Length > out.Session.Offset {
 		must(t, s.Advance(t.Context(), a.Account, out.Session.ID, out.Session.Offset, a.Facts.Length, start))
 	}
-	must(t, s.Verified(t.Context(), a.Account, a.ID, a.Generation))
+	must(t, s.Verified(t.Context(), a.Account, a.ID, a.Generation, start))
 }
 
 func register(t *testing.T, s store.Store, a store.Attachment, parent receipt.Parent) receipt.Receipt {
