@@ -68,9 +68,6 @@ func newSimDevice(s *sim, dir string) *simDevice {
 	cfg.Uplink.Endpoint, cfg.Uplink.Credential = "http://127.0.0.1/", filepath.Join(dir, "token")
 	cfg.Uplink.Workers = 1 + s.rnd.IntN(4)
 	cfg.Uplink.Small = 4 << 10
-	if s.rnd.IntN(2) == 0 {
-		cfg.Uplink.Windows = simWindows(s)
-	}
 	w := &config.Watch{Name: "camera", Path: filepath.Join(dir, "capture"), Parent: config.ParentDirectory, Adopt: config.AdoptMove}
 	if s.rnd.IntN(3) == 0 {
 		w.Adopt = config.AdoptCopy

@@ -90,6 +90,9 @@ func (s *sim) run() {
 	s.openServer()
 	s.net.set(s.rnd.Float64()*0.7, false)
 	s.server.wrong = s.rnd.Float64() * s.rnd.Float64() * 0.3
+	if s.rnd.IntN(2) == 0 {
+		s.device.cfg.Uplink.Windows = simWindows(s)
+	}
 	s.device.start(0)
 	defer func() {
 		s.device.stop(false)
