@@ -50,12 +50,6 @@ func (f *fake) holds(id string) []byte {
 	return nil
 }
 
-func (f *fake) put(key string, content []byte) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.objects[key] = &kept{content, sumOf(content)}
-}
-
 func (f *fake) left() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
