@@ -15,7 +15,7 @@ var advice = []Advice{
 	{HoldServerBusy, KindHold, "The server asked us to wait.", "Nothing to do.", WhoNobody, ""},
 	{HoldServerError, KindHold, "The server fails to answer properly.", "Tell whoever runs the server if this lasts.", WhoOperator, ""},
 	{HoldServerFull, KindHold, "The server has no room left.", "Make room on the server.", WhoOperator, ""},
-	{HoldNotOurServer, KindHold, "Something answers at the server's address that is not a fieldgw server.", "Sign in to the network's portal page, or correct uplink.endpoint.", WhoTechnician, ""},
+	{HoldNotOurServer, KindHold, "Something answers at the server's address that does not speak the protocol of uplink.driver.", "Sign in to the network's portal page, or correct uplink.endpoint or uplink.driver.", WhoTechnician, ""},
 	{HoldCredentials, KindHold, "The server does not accept this device's credential.", "Install a valid credential; it is read again by itself.", WhoOperator, ""},
 	{HoldCredentialUnusable, KindHold, "The device's credential cannot be read.", "Install the credential file with mode 0600, readable by the user fieldgw; it is read again by itself.", WhoOperator, "fieldgwd check-config"},
 	{HoldTLS, KindHold, "The server's certificate is not trusted.", "Check uplink.ca_file, the server's certificate and this device's clock.", WhoOperator, ""},

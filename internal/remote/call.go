@@ -29,6 +29,8 @@ type Request struct {
 	Header http.Header
 	// Message is sent as JSON; nil for no body. At most wire.MaxControlBody bytes.
 	Message any
+	// Answered, if not nil, hears of an accepted answer to Download before its body is written.
+	Answered func(status int, header http.Header)
 }
 
 // Append is one sending of payload bytes. It is never repeated without being asked.
@@ -127,7 +129,7 @@ func (c *Client) Stream(ctx context.Context, a Append) (*Response, error) {
 // before an error is of no use.
 // Every error is an *Error; one of w itself is of KindUnread.
 func (c *Client) Download(ctx context.Context, r Request, w io.Writer) (*Response, error) {
-	t := transfer{step: r.Step, method: r.Method, url: r.URL, header: r.Header, sink: w}
+	t := transfer{step: r.Step, method: r.Method, url: r.URL, header: r.Header, sink: w, answered: r.Answered}
 	if t.url == nil {
 		t.url = c.address(r.Path)
 	}
@@ -156,6 +158,7 @@ type transfer struct {
 	length      int64
 	sink        io.Writer // takes the body of an accepted answer
 	interim     func(http.Header)
+	answered    func(status int, header http.Header)
 	stream      bool // payload: never repeated, and on a connection of its own
 }
 
@@ -235,6 +238,9 @@ func (c *Client) attempt(ctx context.Context, t transfer, token string) (*Respon
 // read takes the body of an answer: into memory, or to where a download goes. unwritten is the error of the latter.
 func (c *Client) read(t transfer, resp *http.Response) (body []byte, unwritten, err error) {
 	if t.sink != nil && c.protocol.ours(t.step, resp) && c.protocol.accepts(t.step, resp.StatusCode) {
+		if t.answered != nil {
+			t.answered(resp.StatusCode, resp.Header)
+		}
 		to := &noting{w: t.sink}
 		_, err = io.Copy(to, resp.Body)
 		return nil, to.err, err

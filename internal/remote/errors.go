@@ -17,8 +17,8 @@ var (
 	ErrBadToken = errors.New("not a fieldgw token")
 	// ErrBadOptions is returned by New when an option cannot be used; the text names it.
 	ErrBadOptions = errors.New("cannot make a client")
-	// ErrForeign is returned when what answered is not a fieldgw server, or an address is not on the server's host.
-	ErrForeign = errors.New("not a fieldgw server")
+	// ErrForeign is returned when what answered does not speak the protocol, or an address is not on the server's host.
+	ErrForeign = errors.New("not the kind of server that is configured")
 	// ErrStalled is returned when no byte moved in either direction for the idle timeout.
 	ErrStalled = errors.New("no byte moved in time")
 	// ErrMoved is returned when the connection was ended because addresses or routes changed, or the machine was suspended.

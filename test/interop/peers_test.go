@@ -13,7 +13,7 @@ import (
 
 // peers are the servers, with our own for comparison.
 var peers = []peer{
-	fieldgwServer, nginxStreams, nginxBuffers, apache, lighttpd, fieldgwTus, tusd, tusNode, uploadx,
+	fieldgwServer, nginxStreams, nginxBuffers, apache, lighttpd, fieldgwTus, tusd, tusdLength, tusNode, uploadx,
 }
 
 var fieldgwServer = peer{

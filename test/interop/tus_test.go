@@ -44,6 +44,15 @@ var (
 		grade:    receipt.VerifiedDigest, downloads: true,
 		driver: tusDriver(false), protocol: tus.Protocol,
 	}
+	// The same without reading back.
+	tusdLength = peer{
+		name:     "tusd by tus, length only",
+		config:   func(string) (string, error) { return "driver = \"tus\"\nverify = \"length\"", nil },
+		missing:  tusd.missing,
+		foreign:  tusd.foreign,
+		readBack: tusd.readBack,
+		grade:    receipt.LengthOnly,
+	}
 	tusNode = peer{
 		name:     "@tus/server by tus",
 		config:   tusConfig,

@@ -3,7 +3,6 @@ package foreign
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"hash"
 )
 
@@ -14,9 +13,6 @@ type Reading struct {
 	taken  int64
 	moved  func(n int64)
 }
-
-// ErrTooLong is returned by Write for more bytes than were sent.
-var ErrTooLong = errors.New("more comes back than was sent")
 
 // NewReading expects so many bytes at most; moved hears of them as they come.
 func NewReading(length int64, moved func(n int64)) *Reading {

@@ -29,7 +29,9 @@ type device struct {
 	rec     *uplinktest.Recorder
 }
 
-func newDevice(t *testing.T, s *server) *device {
+func newDevice(t *testing.T, s *server) *device { return newDeviceOf(t, s, 4*chunk, chunk) }
+
+func newDeviceOf(t *testing.T, s *server, size int, largest int64) *device {
 	t.Helper()
 	network := &uplinktest.Network{}
 	web := &http.Server{Handler: s, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)}
@@ -51,12 +53,12 @@ func newDevice(t *testing.T, s *server) *device {
 		}
 	})
 	up, err := uplink.New(uplink.Options{
-		Driver: tus.New(tus.Options{Client: client, Anonymous: true}), ChunkMax: chunk, ChunkFloor: chunk / 8, Logger: slog.New(slog.DiscardHandler),
+		Driver: tus.New(tus.Options{Client: client, Anonymous: true}), ChunkMax: largest, ChunkFloor: largest / 8, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	content := uplinktest.Content(3, 4*chunk)
+	content := uplinktest.Content(3, size)
 	m := uplinktest.NewManifest(t, content)
 	return &device{s: s, up: up, m: m, content: content, payload: uplinktest.NewPayload(t, content), rec: uplinktest.NewRecorder(m)}
 }
@@ -153,6 +155,9 @@ func TestResumeLadder(t *testing.T) {
 			reply(w, []byte("<html>Welcome to the hotel</html>"))
 			return true
 		}), deliveries: 1},
+		"a download broken twice":             {meddle: brokenDownload(func(*http.Request) {})},
+		"a download broken, no parts given":   {meddle: brokenDownload(func(r *http.Request) { r.Header.Del("Range") })},
+		"a download broken, other part given": {meddle: brokenDownload(func(r *http.Request) { r.Header.Set("Range", "bytes=-100") })},
 		"an endless download": {meddle: on(get, 1, func(_ *server, w http.ResponseWriter, _ *http.Request) bool {
 			reply(w, make([]byte, 5*chunk))
 			return true
@@ -182,6 +187,9 @@ func TestResumeLadder(t *testing.T) {
 				if !bytes.Equal(s.stored(d.m), d.content) {
 					t.Error("the server stored other bytes")
 				}
+				if moved := int64(2 * len(d.content)); seen.Receipt.Grade == receipt.VerifiedDigest && seen.Moved < moved {
+					t.Errorf("%d bytes were heard of, want those that are read back too: %d", seen.Moved, moved)
+				}
 				if want := c.grade; want == "" && seen.Receipt.Grade != receipt.VerifiedDigest || want != "" && seen.Receipt.Grade != want {
 					t.Errorf("the receipt is worth %s", seen.Receipt.Grade)
 				}
@@ -189,6 +197,37 @@ func TestResumeLadder(t *testing.T) {
 		})
 	}
 }
+
+// brokenDownload breaks the first two downloads on the way; ask changes what is asked of the server.
+func brokenDownload(ask func(r *http.Request)) func(*server, int, http.ResponseWriter, *http.Request) bool {
+	return func(s *server, n int, w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodGet || n > 2 {
+			return false
+		}
+		if r.Header.Get("Range") != "" {
+			ask(r)
+		}
+		s.serve(&breaking{w, n * chunk}, r)
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// breaking takes so many bytes and drops the rest.
+type breaking struct {
+	http.ResponseWriter
+	left int
+}
+
+// Write implements io.Writer.
+func (b *breaking) Write(p []byte) (int, error) {
+	if b.left -= len(p); b.left < 0 {
+		return 0, http.NewResponseController(b.ResponseWriter).Flush()
+	}
+	return b.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (b *breaking) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
 // answer200 takes the last append as @uploadx/core does.
 func answer200(s *server, w http.ResponseWriter, r *http.Request) bool {
@@ -211,4 +250,25 @@ func gone410(s *server, n int, w http.ResponseWriter, r *http.Request) bool {
 	expired := u != nil && u.length == -1
 	s.mu.Unlock()
 	return expired && says(410, "The file for this url no longer exists")(s, w, r)
+}
+
+// Where much was sent, a session that seems gone is given up only after several deliveries found it so.
+func TestLargeOffsetNeedsProof(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size, large = 10 << 20, 1 << 20
+		s := newServer()
+		s.meddle = on(http.MethodPatch, 10, forget)
+		d := newDeviceOf(t, s, size, large)
+		for failures := range 2 {
+			if e := d.deliver(t, failures); e == nil || !e.Gone() || e.Class != remote.ItemTransient || d.rec.Seen().Losses != 0 {
+				t.Fatalf("delivery %d: %v, %d losses", failures+1, e, d.rec.Seen().Losses)
+			}
+		}
+		if e := d.deliver(t, 2); e != nil {
+			t.Fatal(e)
+		}
+		if seen := d.rec.Seen(); seen.Losses != 1 || !bytes.Equal(s.stored(d.m), d.content) {
+			t.Errorf("%d losses", seen.Losses)
+		}
+	})
 }

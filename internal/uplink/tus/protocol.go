@@ -30,7 +30,7 @@ func Protocol() *remote.Protocol {
 			remote.StepReserve: {200, 201}, // 200: @uploadx/core, to a file of no bytes
 			remote.StepOffset:  {200, 204},
 			remote.StepAppend:  {200, 204},
-			remote.StepVerify:  {200, 204},
+			remote.StepVerify:  {200, 204, 206},
 			remote.StepCancel:  {200, 204, 404, 410},
 		},
 		Problem: problem,
@@ -51,7 +51,7 @@ func ours(_ remote.Step, resp *http.Response) bool {
 		method = resp.Request.Method
 	}
 	switch {
-	case method == http.MethodGet && (resp.StatusCode == http.StatusOK || slices.Contains(unreadable, resp.StatusCode)):
+	case method == http.MethodGet && (resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusPartialContent || slices.Contains(unreadable, resp.StatusCode)):
 		return true
 	case method == http.MethodOptions || resp.StatusCode == http.StatusPreconditionFailed:
 		return resp.Header.Get(wire.HeaderTusResumable) != "" || resp.Header.Get(wire.HeaderTusVersion) != ""

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
 )
@@ -152,7 +153,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "no downloads", http.StatusNotFound)
 			return
 		}
-		reply(w, u.data)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(u.data))
 	default:
 		w.WriteHeader(http.StatusMethodNotAllowed)
 	}

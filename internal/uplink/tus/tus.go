@@ -44,6 +44,7 @@ type Driver struct {
 	// checksums: appends carry a digest where the server checks it. TLS does that already, and without one the beginning of
 	// an append that breaks off is kept.
 	checksums bool
+	readings  foreign.Readings
 
 	mu    sync.Mutex
 	known *features // nil until the server was asked

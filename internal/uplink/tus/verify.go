@@ -16,6 +16,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/uplink"
+	"github.com/fieldgw/fieldgw/internal/uplink/foreign"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
@@ -82,15 +83,12 @@ func (d *Driver) readBack(ctx context.Context, m *attachment.Manifest, s attachm
 		if err != nil {
 			return uplink.Verdict{}, err
 		}
-		h := header()
-		h.Set("Accept-Encoding", "identity")
-		got := &reading{sum: sha256.New(), left: m.Length, moved: uplink.Progress(ctx)}
-		resp, err := d.Client.Download(ctx, remote.Request{Step: remote.StepVerify, Method: http.MethodGet, URL: u, Header: h}, got)
+		got, err := d.readings.Read(ctx, d.Client, remote.Request{Step: remote.StepVerify, Method: http.MethodGet, URL: u, Header: header()}, m)
 		refusal, refused := errors.AsType[*remote.Error](err)
 		switch {
-		case err == nil && resp.Status != http.StatusNoContent:
-			return got.verdict(resp, m)
-		case errors.Is(err, errTooLong):
+		case err == nil && got.Answer.Status != http.StatusNoContent:
+			return verdict(got, m)
+		case errors.Is(err, foreign.ErrTooLong):
 			return uplink.Verdict{}, remote.Fail(remote.StepVerify, remote.KindForeign, err)
 		case err != nil && !(refused && slices.Contains(unreadable, refusal.Status)):
 			return uplink.Verdict{}, err
@@ -104,38 +102,18 @@ func (d *Driver) readBack(ctx context.Context, m *attachment.Manifest, s attachm
 	}
 }
 
+// verdict says what came back. Servers do not mark this answer as one of tus, so that a page of somebody else's is told by
+// its length.
+func verdict(got foreign.Content, m *attachment.Manifest) (uplink.Verdict, error) {
+	if got.Length != m.Length && got.Answer.Header.Get(wire.HeaderTusResumable) == "" {
+		return uplink.Verdict{}, got.Answer.Foreign(fmt.Errorf("%w: %d bytes came back", remote.ErrForeign, got.Length))
+	}
+	return uplink.Verdict{Length: got.Length, SHA256: got.SHA256}, nil
+}
+
 // unreadable are the answers to GET of servers that do not give out what they stored, or send elsewhere for it.
 var unreadable = []int{
 	http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect,
 	http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
 	http.StatusGone, http.StatusNotImplemented,
-}
-
-// reading takes what is read back.
-type reading struct {
-	sum   hash.Hash
-	left  int64
-	taken int64
-	moved func(n int64)
-}
-
-var errTooLong = fmt.Errorf("%w: more came back than was sent", remote.ErrForeign)
-
-// Write implements io.Writer.
-func (r *reading) Write(p []byte) (int, error) {
-	if int64(len(p)) > r.left-r.taken {
-		return 0, errTooLong
-	}
-	r.taken += int64(len(p))
-	r.moved(int64(len(p)))
-	return r.sum.Write(p)
-}
-
-// verdict says what came back. Servers do not mark this answer as one of tus, so that a page of somebody else's is told by
-// its length.
-func (r *reading) verdict(resp *remote.Response, m *attachment.Manifest) (uplink.Verdict, error) {
-	if r.taken != m.Length && resp.Header.Get(wire.HeaderTusResumable) == "" {
-		return uplink.Verdict{}, resp.Foreign(fmt.Errorf("%w: %d bytes came back", remote.ErrForeign, r.taken))
-	}
-	return uplink.Verdict{Length: r.taken, SHA256: hex.EncodeToString(r.sum.Sum(nil))}, nil
 }
