@@ -298,7 +298,8 @@ func TestUsage(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	for _, args := range [][]string{
 		{"--unknown"}, {"extra"}, {"serve", "extra"}, {"--tls-cert", "x"}, {"--http", "--tls-cert", "x", "--tls-key", "y"},
-		{"--max-append", "0"}, {"--max-append", "8"}, {"--max-length", "2TiB"}, {"--max-length", "0"}, {"--expire", "7"}, {"--expire", "10ms"}, {"--log-level", "loud"}, {"--log-format", "xml"},
+		{"--http", "--client-ca", "x"}, {"--client-ca", os.DevNull}, {"--expire", "7"}, {"--expire", "10ms"},
+		{"--max-append", "0"}, {"--max-append", "8"}, {"--max-length", "2TiB"}, {"--max-length", "0"}, {"--log-level", "loud"}, {"--log-format", "xml"},
 		{"token", "revoke"}, {"token", "create", "--account", "a", "--expires", "tomorrow"}, {"attachment", "show"}, {"version", "x"},
 		{"token", "create"}, {"token", "create", "--account", "a"}, {"token", "create", "--device", "d"}, {"token", "frobnicate"},
 		{"completion", "tcsh"}, {"--log-level", "INFO"},

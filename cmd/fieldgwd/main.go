@@ -177,8 +177,12 @@ func serve(ctx context.Context, path string, named bool, stderr io.Writer) error
 		log.Warn("there is no configuration file: nothing is captured and nothing is sent", logging.KeyPath, path)
 	}
 	stdlog.SetOutput(io.Discard) // net/http prints what a server sends unasked, which may be an echo of the credential
+	watchdog, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		log.Warn("the service manager's watchdog is not fed: WATCHDOG_USEC cannot be read", logging.KeyErr, err)
+	}
 	err = fieldgwd.Run(ctx, fieldgwd.Options{
-		Config: cfg, FS: durable.OS(), Logger: log,
+		Config: cfg, FS: durable.OS(), Logger: log, Watchdog: watchdog,
 		Notify: func(state string) {
 			if _, err := daemon.SdNotify(false, state); err != nil {
 				log.Debug("service manager not told", logging.KeyErr, err)

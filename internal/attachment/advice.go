@@ -27,6 +27,8 @@ var advice = []Advice{
 	{HoldStorageUnknown, KindHold, "Free space cannot be measured.", "Check the volume that holds the state directory.", WhoOperator, ""},
 	{HoldDeviceFull, KindHold, "This device has no room to record the delivery.", "Free space on the volume; sending goes on by itself.", WhoTechnician, "fieldgwctl status"},
 	{HoldGrade, KindHold, "The server's receipt does not count as delivery; the file is kept here.", "Take a copy of the file, or accept receipts of this grade with uplink.accept_grade; retry verifies it anew.", WhoOperator, retryID},
+	{HoldOutsideWindow, KindHold, "Files are sent at set times only, and this is none of them.", "Wait for the next opening, or send a file now.", WhoTechnician, "fieldgwctl prioritize ID"},
+	{HoldClockUnset, KindHold, "Files are sent at set times only, and the device's clock cannot be right.", "Set the clock, or send a file now.", WhoTechnician, "fieldgwctl prioritize ID"},
 
 	{NeedsSizeLimit, KindAttention, "The server does not take a file this large.", "Raise the server's limit, then retry.", WhoOperator, retryID},
 	{NeedsMediaType, KindAttention, "The server does not take this kind of file.", "Allow the media type on the server, then retry.", WhoOperator, retryID},

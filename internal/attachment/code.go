@@ -41,6 +41,8 @@ const (
 	HoldStorageUnknown     Code = "storage_unknown"
 	HoldDeviceFull         Code = "device_full"
 	HoldGrade              Code = "receipt_grade"
+	HoldOutsideWindow      Code = "outside_window"
+	HoldClockUnset         Code = "clock_unset"
 )
 
 // Reasons that need a person.

@@ -169,15 +169,18 @@ type Manifest struct {
 	// Prepared: nothing is missing before sending.
 	Prepared bool `json:"prepared,omitempty"`
 	Paused   bool `json:"paused,omitempty"`
-	// Priority is 0 (normal) to MaxPriority (first).
+	// Priority is 0 (normal) to MaxPriority, or PriorityFront.
 	Priority int       `json:"priority,omitempty"`
 	Delivery Delivery  `json:"delivery,omitzero"`
 	Problem  *Problem  `json:"problem,omitempty"`
 	Discard  *Decision `json:"discard,omitempty"`
 }
 
-// MaxPriority is the most urgent priority.
-const MaxPriority = 9
+// MaxPriority is the most urgent priority that a sidecar can give; a person puts an attachment before all of those.
+const (
+	MaxPriority   = 9
+	PriorityFront = MaxPriority + 1
+)
 
 // Facts returns the durable facts that a decision's end is computed from.
 func (m *Manifest) Facts() Facts { return Facts{Verified: m.Delivery.Verified, Prepared: m.Prepared} }
@@ -232,7 +235,7 @@ func (m *Manifest) Validate() error {
 		return bad("role %.20q", m.Role)
 	case m.Of == m.ID || m.Supersedes == m.ID:
 		return bad("it is a preview of itself, or supersedes itself")
-	case m.Priority < 0 || m.Priority > MaxPriority:
+	case m.Priority < 0 || m.Priority > PriorityFront:
 		return bad("priority %d", m.Priority)
 	case !knownState(m.State):
 		return bad("state %.20q", m.State)

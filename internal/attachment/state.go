@@ -76,6 +76,7 @@ const (
 	EventPaused        Event = "paused"           // a person's pause of this item
 	EventResumed       Event = "resumed"          // the pause is lifted
 	EventBound         Event = "bound"            // a sidecar or the server said more about what it belongs to
+	EventPrioritized   Event = "prioritized"      // a person put it before all others
 	EventRescheduled   Event = "rescheduled"      // the clock was set; the same wait counts from now
 	EventRestored      Event = "restored"         // a damaged record was made again from what travels with the payload
 	EventSourceGone    Event = "source_released"  // the source left its capture directory after custody
@@ -89,7 +90,7 @@ func Events() []Event {
 		EventAdopted, EventPrepared, EventSessionOpened, EventInterrupted, EventFailed, EventLost, EventVerified,
 		EventSent, EventRegistered, EventAccepted, EventAttention, EventReview, EventRetried, EventKept, EventDiscarded, EventReleased,
 		EventCancelled, EventPaused, EventResumed, EventBound, EventRescheduled, EventRestored, EventSourceGone, EventSourceKept,
-		EventSeenAgain,
+		EventSeenAgain, EventPrioritized,
 	}
 }
 
@@ -129,6 +130,7 @@ var transitions = map[Event]map[State]State{
 	EventPaused:        undelivered,
 	EventResumed:       undelivered,
 	EventBound:         undelivered,
+	EventPrioritized:   {Captured: same, Ready: same, Uploading: same, Uploaded: same},
 	EventRescheduled:   {Ready: same, Uploading: same, Uploaded: same},
 	EventRestored:      secured,
 	EventSourceGone:    secured,

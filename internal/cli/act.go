@@ -36,6 +36,11 @@ func (a *app) retryCommand() *cobra.Command {
 		to: []attachment.Condition{attachment.ShownAttention, attachment.ShownWaiting, attachment.ShownUploading, attachment.ShownUploaded, attachment.ShownSent}})
 }
 
+func (a *app) prioritizeCommand() *cobra.Command {
+	return a.actCommand(verb{name: client.Prioritize, done: "prioritized", short: "Send files before all others, now and outside the upload windows too",
+		to: []attachment.Condition{attachment.ShownWaiting, attachment.ShownUploading, attachment.ShownUploaded, attachment.ShownPaused}})
+}
+
 func (a *app) pauseCommand() *cobra.Command {
 	return a.actCommand(verb{name: client.Pause, done: "paused", short: "Pause files, or all sending when none is named", channel: true,
 		to: slices.DeleteFunc(owed(), func(c attachment.Condition) bool { return c == attachment.ShownPaused })})

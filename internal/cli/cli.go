@@ -123,7 +123,7 @@ func (a *app) root() *cobra.Command {
 	complete(root, "output", formats)
 	root.AddCommand(
 		a.statusCommand(), a.listCommand(), a.showCommand(), a.recordsCommand(), a.submitCommand(), a.waitCommand(),
-		a.retryCommand(), a.pauseCommand(), a.resumeCommand(), a.checkCommand(), a.versionCommand(),
+		a.retryCommand(), a.prioritizeCommand(), a.pauseCommand(), a.resumeCommand(), a.checkCommand(), a.versionCommand(),
 	)
 	root.SetHelpCommand(helpCommand(root))
 	root.InitDefaultHelpCmd()

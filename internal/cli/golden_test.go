@@ -206,6 +206,22 @@ func TestHeadlines(t *testing.T) {
 			s.Sending.Channel = control.Why(attachment.HoldCredentialUnusable, "", ago(10*time.Minute))
 			s.Sending.Channel.Detail = "open credential: no such file or directory"
 		}},
+		"outside-window": {func(g *gateway) {
+			held := waiting(file(1, "pump-room.jpg", 2_000_000, attachment.Ready, time.Minute), attachment.HoldOutsideWindow)
+			held.Waiting.NextAttempt = ptr(clock().Add(3 * time.Hour))
+			g.Add(held)
+			front := file(2, "signature.png", 20_000, attachment.Uploading, time.Minute)
+			front.Manifest.Priority = attachment.PriorityFront
+			g.Add(front)
+		}, func(s *control.Status) {
+			s.Sending.Channel = control.Why(attachment.HoldOutsideWindow, "", time.Time{})
+			s.Sending.Channel.Rule, s.Sending.Channel.NextAttempt = "uplink.windows", ptr(clock().Add(3*time.Hour))
+			s.NextAttempt = s.Sending.Channel.NextAttempt
+		}},
+		"clock-unset": {one, func(s *control.Status) {
+			s.Sending.Channel = control.Why(attachment.HoldClockUnset, "", time.Time{})
+			s.Sending.Channel.Detail = "the clock shows 1970-01-01T00:00:09Z, but this program was built on 2026-11-30"
+		}},
 		"offline-but-all": {func(*gateway) {}, channel(attachment.HoldOffline)},
 		"blocked": {busy, func(s *control.Status) {
 			s.Capture.Blocked = control.Why(attachment.HoldStorageReserve, "", ago(time.Minute))
@@ -233,7 +249,7 @@ func TestHeadlines(t *testing.T) {
 			g := newGateway(t)
 			c.fill(g)
 			g.Set(c.change)
-			g.golden(t, "headline-"+name, "status --check")
+			g.golden(t, "headline-"+name, "status --check", "list")
 		})
 	}
 }

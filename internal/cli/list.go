@@ -137,14 +137,14 @@ func (a *app) itemTable() *table {
 	if a.output == formatWide {
 		t.columns = []column{
 			{title: "ID"}, {title: "FILE"}, {title: "PARENT"}, {title: "SIZE", right: true}, {title: "CONDITION"},
-			{title: "CONFIRMED", right: true}, {title: "NEXT"}, {title: "TAKEN"}, {title: "TRIES", right: true}, {title: "COPY"},
+			{title: "CONFIRMED", right: true}, {title: "PRIORITY"}, {title: "NEXT"}, {title: "TAKEN"}, {title: "TRIES", right: true}, {title: "COPY"},
 			{title: "REPEATS"}, {title: "SHA256"}, {title: "REASON"},
 		}
 		return t
 	}
 	t.columns = []column{
 		{title: "ID"}, {title: "FILE", limit: 32}, {title: "PARENT", limit: 20}, {title: "SIZE", right: true}, {title: "CONDITION"},
-		{title: "CONFIRMED", right: true}, {title: "NEXT"}, {title: "REASON", limit: 64},
+		{title: "CONFIRMED", right: true}, {title: "PRIO"}, {title: "NEXT"}, {title: "REASON", limit: 64},
 	}
 	return t
 }
@@ -163,11 +163,22 @@ func (a *app) itemRow(i control.Item) []cell {
 	}
 	row := cells(text(id), text(i.Filename.Text), text(i.Parent.LocalID.Text), siBytes(i.Length))
 	row = append(row, condition(i.Condition, string(i.Grade)))
-	row = append(row, cells(confirmed(confirmedBytes(&i), i.Length), a.next(i.Waiting))...)
+	row = append(row, cells(confirmed(confirmedBytes(&i), i.Length), priority(i.Priority), a.next(i.Waiting))...)
 	if a.output == formatWide {
 		return append(row, cells(a.clock(i.AdoptedAt), fmt.Sprint(i.Attempts), text(i.LocalCopy), text(control.ShortID(i.Repeats)), i.SHA256.String(), why)...)
 	}
 	return append(row, cell{text: why})
+}
+
+// priority is how lists show one: what was said by a sidecar is a number.
+func priority(n int) string {
+	switch {
+	case n > attachment.MaxPriority:
+		return "first"
+	case n > 0:
+		return strconv.Itoa(n)
+	}
+	return none
 }
 
 func (a *app) listNotTaken(ctx context.Context) error {

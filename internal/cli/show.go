@@ -142,7 +142,11 @@ func (a *app) showDelivery(s *sheet, d *control.ItemDetail) {
 	s.line("confirmed", confirmedText(&d.Item))
 	s.line("attempts", fmt.Sprintf("%d, of these failed since the last success: %d", d.Attempts, d.Failures))
 	if d.Priority != 0 {
-		s.line("priority", fmt.Sprint(d.Priority))
+		text := fmt.Sprintf("%d of %d", d.Priority, attachment.MaxPriority)
+		if d.Priority > attachment.MaxPriority {
+			text = "first: a person put it there"
+		}
+		s.line("priority", text)
 	}
 	if d.Session != nil {
 		s.line("session", fmt.Sprintf("%s, generation %d", text(d.Session.ID), d.Session.Generation))

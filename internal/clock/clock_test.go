@@ -149,3 +149,23 @@ func TestStepHistories(t *testing.T) {
 		}
 	}
 }
+
+// A suspension is the time that only the boot clock counts; steps of the wall clock, slow processes and a reboot are none.
+func TestSleepDetector(t *testing.T) {
+	start := time.Now()
+	var d SleepDetector
+	for i, c := range []struct {
+		awake, running, slept time.Duration // since start
+	}{
+		{0, 100 * time.Second, 0},
+		{time.Hour, time.Hour + 100*time.Second, 0},
+		{time.Hour + time.Second, 3*time.Hour + 101*time.Second, 2 * time.Hour},
+		{time.Hour + 2*time.Second, 3*time.Hour + 106*time.Second, 0}, // four seconds: nothing dies of it
+		{time.Hour + 3*time.Second, time.Second, 0},                   // another boot
+		{time.Hour + 4*time.Second, 8 * time.Second, 6 * time.Second},
+	} {
+		if got := d.Observe(start.Add(c.awake), c.running); got != c.slept {
+			t.Errorf("observation %d: slept %s, want %s", i, got, c.slept)
+		}
+	}
+}

@@ -80,6 +80,9 @@ type Uplink struct {
 	ProxyCredential string    `toml:"proxy_credential"`
 	ChunkSize       ChunkSize `toml:"chunk_size"`     // most that is sent beyond the last confirmed offset
 	Workers         int       `toml:"workers"`        // transfers at one time
+	Small           Size      `toml:"small"`          // up to which a file never waits for larger ones; a power of two
+	RateLimit       Rate      `toml:"rate_limit"`     // of all transfers together; 0: none
+	Windows         []Window  `toml:"windows"`        // when files may be sent; empty: always
 	IdleTimeout     Duration  `toml:"idle_timeout"`   // longest time without a byte moving
 	AnswerTimeout   Duration  `toml:"answer_timeout"` // longest wait for the answer after the last byte
 	// AcceptGrade is the least that a receipt must be worth to count as delivery.

@@ -112,7 +112,7 @@ func (d *document) value(path string, dst reflect.Value, src any) {
 			d.named(path, dst, table)
 		}
 	case reflect.Slice:
-		d.strings(path, dst, src)
+		d.list(path, dst, src)
 	case reflect.String:
 		if s, ok := src.(string); ok {
 			dst.SetString(s)
@@ -145,6 +145,8 @@ func (d *document) text(path string, dst encoding.TextUnmarshaler, src any) {
 			switch dst.(type) {
 			case *Size, *ChunkSize:
 				hint = `sizes are strings with a unit, such as "64MiB"`
+			case *Rate:
+				hint = `rates are strings with a unit, such as "500kB/s"`
 			case *Duration, *DurationRange:
 				hint = `durations are strings with a unit, such as "30s"`
 			}
@@ -192,8 +194,8 @@ func (d *document) named(path string, dst reflect.Value, src map[string]any) {
 	}
 }
 
-// strings replaces a list of strings.
-func (d *document) strings(path string, dst reflect.Value, src any) {
+// list replaces a list of strings, or of values that are written as strings.
+func (d *document) list(path string, dst reflect.Value, src any) {
 	list, ok := src.([]any)
 	if !ok {
 		hint := ""
@@ -203,15 +205,11 @@ func (d *document) strings(path string, dst reflect.Value, src any) {
 		d.problem(path, "want a list of strings, got "+kindName(src), hint)
 		return
 	}
-	out := make([]string, 0, len(list))
+	out := reflect.MakeSlice(dst.Type(), len(list), len(list)) // a refused one stays empty: the ones after it keep their places
 	for i, v := range list {
-		s, ok := v.(string)
-		if !ok {
-			d.problem(elementPath(path, i), "want a string in quotes, got "+kindName(v), "")
-		}
-		out = append(out, s) // also a refused one, empty: the ones after it keep their places
+		d.value(elementPath(path, i), out.Index(i), v)
 	}
-	dst.Set(reflect.ValueOf(out))
+	dst.Set(out)
 }
 
 // fieldsOf returns the indexes of a struct's fields by key.

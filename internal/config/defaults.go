@@ -43,6 +43,8 @@ func Default(env func(string) string) *Config {
 			Account:       "local",
 			ChunkSize:     ChunkSize{Auto: true, Max: chunkAuto},
 			Workers:       4,
+			Small:         1 << 20,
+			Windows:       []Window{},
 			IdleTimeout:   Duration(30 * time.Second),
 			AnswerTimeout: Duration(5 * time.Minute),
 			AcceptGrade:   AcceptRegistered,

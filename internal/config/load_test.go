@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fieldgw/fieldgw/internal/policy"
 )
 
 // noEnv is an environment in which systemd has set nothing.
@@ -57,7 +59,7 @@ func TestDefaults(t *testing.T) {
 		Watch:    map[string]*Watch{},
 		Storage:  Storage{WarnFree: 67108864, Reserve: 33554432, StagingGrace: Duration(time.Hour)},
 		Uplink: Uplink{
-			Driver: "fieldgw", Account: "local", ChunkSize: ChunkSize{Auto: true, Max: 8388608}, Workers: 4,
+			Driver: "fieldgw", Account: "local", ChunkSize: ChunkSize{Auto: true, Max: 8388608}, Workers: 4, Small: 1048576, Windows: []Window{},
 			IdleTimeout: Duration(30 * time.Second), AnswerTimeout: Duration(300 * time.Second), AcceptGrade: "registered", Verify: "digest",
 			HTTP: HTTP{"PUT", "{parent}/{date}/{id}-{filename}"},
 			Retry: Retry{
@@ -103,6 +105,9 @@ credential = "/c"
 ca_file = "/ca"
 chunk_size = "512KiB"
 workers = 16
+small = "64KiB"
+rate_limit = "500kB/s"
+windows = ["mon-fri 18:00-06:00", "sun 00:00-24:00"]
 idle_timeout = "10s"
 answer_timeout = "1m"
 accept_grade = "verified-digest"
@@ -143,8 +148,12 @@ format = "journal"
 		Storage: Storage{WarnFree: 1 << 30, StagingGrace: s(7200)},
 		Uplink: Uplink{
 			Driver: DriverHTTP, Endpoint: "https://h.example:8443/base", Account: "plant-7", Credential: "/c", CAFile: "/ca",
+			ChunkSize: ChunkSize{Max: 512 << 10}, Workers: 16, Small: 64 << 10, RateLimit: 500_000, Windows: []Window{
+				{policy.Window{Days: [7]bool{1: true, 2: true, 3: true, 4: true, 5: true}, From: 18 * 60, To: 6 * 60}},
+				{policy.Window{Days: [7]bool{0: true}, To: 24 * 60}},
+			},
+			IdleTimeout: s(10), AnswerTimeout: s(60), Verify: VerifyLength,
 			AcceptGrade: AcceptVerifiedDigest, Webhook: "https://hook.example/take", WebhookCredential: "/hook", HTTP: HTTP{HTTPPost, "{id}"},
-			ChunkSize: ChunkSize{Max: 512 << 10}, Workers: 16, IdleTimeout: s(10), AnswerTimeout: s(60), Verify: VerifyLength,
 			Retry: Retry{DurationRange{s(1), s(2)}, DurationRange{s(2), s(2)}, DurationRange{s(3), s(4)}, DurationRange{s(5), s(6)}},
 		},
 		Control: Control{Socket: "/x/s.sock"},

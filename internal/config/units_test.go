@@ -93,7 +93,7 @@ func TestUnitStrings(t *testing.T) {
 
 // What a unit reads it writes back as the same value, and it never accepts a negative one.
 func FuzzUnits(f *testing.F) {
-	for _, s := range []string{"0", "1B", "3KB", "1536KiB", "9223372036854775807B", "1h0m0s", "0.1s", "1us-2µs", "auto", "-1h", "1ns"} {
+	for _, s := range []string{"0", "1B", "3KB", "1536KiB", "9223372036854775807B", "1h0m0s", "0.1s", "1us-2µs", "auto", "-1h", "1ns", "500kB/s", "sat,sun 00:00-24:00"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -118,6 +118,14 @@ func FuzzUnits(f *testing.F) {
 		var c ChunkSize
 		if c.UnmarshalText([]byte(text)) == nil {
 			roundTrip(t, c, &c)
+		}
+		var rate Rate
+		if rate.UnmarshalText([]byte(text)) == nil {
+			roundTrip(t, rate, &rate)
+		}
+		var w Window
+		if w.UnmarshalText([]byte(text)) == nil {
+			roundTrip(t, w, &w)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math/bits"
 	"net"
 	"net/url"
 	"path"
@@ -216,10 +217,28 @@ func (l *loader) validateUplink(u Uplink) {
 	if l.sound("uplink.workers") && (u.Workers < 1 || u.Workers > 16) {
 		l.problemAt("uplink.workers", fmt.Sprintf("%d is outside 1 to 16", u.Workers), "")
 	}
+	l.checkSmall(u.Small)
+	const slowest = Rate(1000)
+	if l.sound("uplink.rate_limit") && u.RateLimit != 0 && u.RateLimit < slowest {
+		l.problemAt("uplink.rate_limit", fmt.Sprintf("%s is below %s", u.RateLimit, slowest), "")
+	}
 	l.checkSpan("uplink.idle_timeout", u.IdleTimeout, 100*time.Millisecond, time.Hour)
 	l.checkSpan("uplink.answer_timeout", u.AnswerTimeout, 100*time.Millisecond, time.Hour)
 	l.validateRetry(u.Retry)
 	l.validateForeign(u)
+}
+
+// checkSmall demands a power of two: the queue sorts by those.
+func (l *loader) checkSmall(s Size) {
+	const key, smallest, largest = "uplink.small", Size(1 << 10), Size(1 << 30)
+	switch {
+	case !l.sound(key):
+	case s < smallest || s > largest:
+		l.problemAt(key, fmt.Sprintf("%s is outside %s to %s", s, smallest, largest), "")
+	case s&(s-1) != 0:
+		below := Size(1) << (bits.Len64(uint64(s)) - 1)
+		l.problemAt(key, s.String()+" is no power of two", fmt.Sprintf("the nearest are %s and %s", below, 2*below))
+	}
 }
 
 // validateRetry demands ranges that never fall: a later attempt must not be hastier than an earlier one.

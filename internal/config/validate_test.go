@@ -45,7 +45,7 @@ f.toml:2: stat_dir: unknown key or table (did you mean "state_dir"?)
 f.toml:3: workers: unknown key or table (did you mean "uplink.workers"?)
 f.toml:4: uplnk: unknown key or table (did you mean "uplink"?)
 f.toml:7: uplink.chunksize: unknown key (did you mean "chunk_size"?)
-f.toml:8: uplink.zebra: unknown key (known here: accept_grade, account, answer_timeout, ca_file, chunk_size, client_cert, client_key, credential, driver, endpoint, http, idle_timeout, proxy, proxy_credential, retry, verify, webhook, webhook_credential, workers)
+f.toml:8: uplink.zebra: unknown key (known here: accept_grade, account, answer_timeout, ca_file, chunk_size, client_cert, client_key, credential, driver, endpoint, http, idle_timeout, proxy, proxy_credential, rate_limit, retry, small, verify, webhook, webhook_credential, windows, workers)
 f.toml:9: uplink.driver: want "fieldgw", "tus" or "http", got "fieldgv" (did you mean "fieldgw"?)
 f.toml:10: uplink.workers: want a whole number, got a string
 f.toml:11: uplink.idle_timeout: want a string in quotes, got a number without a unit (durations are strings with a unit, such as "30s")
@@ -184,6 +184,19 @@ func TestRules(t *testing.T) {
 		{"uplink.chunk_size='auto'", ""},
 		{"uplink.workers=0", "1: uplink.workers: 0 is outside 1 to 16"},
 		{"uplink.workers=17", "1: uplink.workers: 17 is outside 1 to 16"},
+		{"uplink.small='1500kB'", "1: uplink.small: 1500kB is no power of two (the nearest are 1MiB and 2MiB)"},
+		{"uplink.small='512B'", "1: uplink.small: 512B is outside 1KiB to 1GiB"},
+		{"uplink.small='64KiB'", ""},
+		{"uplink.rate_limit='500kB'", "1: uplink.rate_limit: want a rate such as \"500kB/s\", got \"500kB\" (end it with /s)"},
+		{"uplink.rate_limit='0/s'", "1: uplink.rate_limit: want a rate such as \"500kB/s\", got \"0/s\" (the empty string is no limit)"},
+		{"uplink.rate_limit='fast'", "1: uplink.rate_limit: want a rate such as \"500kB/s\", got \"fast\""},
+		{"uplink.rate_limit='999B/s'", "1: uplink.rate_limit: 999B/s is below 1kB/s"},
+		{"uplink.rate_limit=''", ""},
+		{"uplink.rate_limit=500", "1: uplink.rate_limit: want a string in quotes, got a number without a unit (rates are strings with a unit, such as \"500kB/s\")"},
+		{"[uplink]\nwindows=[\n'mon 18:00-20:00',\n'tue 18:00-25:00']", "4: uplink.windows[1]: no such time at character 11 of \"tue 18:00-25:00\" (times are 00:00 to 23:59; a window may end at 24:00)"},
+		{"uplink.windows='mon 18:00-20:00'", "1: uplink.windows: want a list of strings, got a string (write [\"mon 18:00-20:00\"])"},
+		{"uplink.windows=[1]", "1: uplink.windows[0]: want a string in quotes, got a number without a unit"},
+		{"uplink.windows=[]", ""},
 		{"uplink.idle_timeout='0s'", "1: uplink.idle_timeout: 0s is outside"},
 		{"uplink.answer_timeout='2h'", "1: uplink.answer_timeout: 2h is outside"},
 		{"[uplink.retry]\nsecond='5s-3m'", "2: uplink.retry.second: second (5s-3m) is below first (15s-45s)"},

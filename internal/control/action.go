@@ -10,7 +10,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/attachment"
 )
 
-// Action is the body of POST /v1/attachments/{retry,pause,resume}. Exactly one of IDs, All and Record selects.
+// Action is the body of POST /v1/attachments/{retry,prioritize,pause,resume}. Exactly one of IDs, All and Record selects.
 type Action struct {
 	// IDs may be references in a request (see Refers); the server hands on full IDs only.
 	IDs []attachment.ID `json:"ids,omitempty"`

@@ -55,7 +55,10 @@ var needsPerson = map[attachment.Code]bool{
 	attachment.HoldCredentials:        true,
 	attachment.HoldCredentialUnusable: true,
 	attachment.HoldTLS:                true,
+	attachment.HoldCertificate:        true,
+	attachment.HoldProxy:              true,
 	attachment.HoldServerFull:         true,
+	attachment.HoldClockUnset:         true,
 }
 
 // NeedsPerson reports whether the channel waits for something that does not come by itself.
@@ -97,6 +100,8 @@ var triggers = map[attachment.Code]string{
 	attachment.HoldStorageUnknown:     TriggerSpace,
 	attachment.HoldDeviceFull:         TriggerSpace,
 	attachment.HoldSidecar:            TriggerFile,
+	attachment.HoldOutsideWindow:      TriggerTime,
+	attachment.HoldClockUnset:         TriggerPerson,
 	attachment.NotTakenPermission:     TriggerConfiguration,
 	attachment.NotTakenStorage:        TriggerSpace,
 	attachment.NotTakenQueue:          TriggerService,

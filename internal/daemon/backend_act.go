@@ -18,9 +18,6 @@ import (
 // does not arrive at one moment.
 const retrySpread = 2 * time.Second
 
-// onlineSpread is the same for devices that came online together, which is mostly a site whose uplink is back.
-const onlineSpread = 10 * time.Second
-
 // verb is one decision about one attachment. It reports whether something changed.
 type verb struct {
 	// event is what the decision is called in the journal, for a dry run.
@@ -48,14 +45,38 @@ func (s *session) Retry(ctx context.Context, by server.Caller, a control.Action)
 			if err != nil {
 				return err
 			}
-			return s.queue.Retry(ctx, id, by, reason, time.Duration(s.dispatcher.rnd()*float64(retrySpread)))
+			return s.queue.Retry(ctx, id, by, reason)
 		},
 	})
 	if out.Done > 0 && !a.DryRun {
 		s.dispatcher.channel.Reset(retrySpread)
 		s.dispatcher.keepChannel(ctx)
+		s.dispatcher.spread()
 		s.dispatcher.poke()
 	}
+	return out, err
+}
+
+// Prioritize puts the selected attachments before all others, at once and outside the upload windows too.
+func (s *session) Prioritize(ctx context.Context, by server.Caller, a control.Action) (control.Outcome, error) {
+	out, err := s.act(ctx, by, a, verb{
+		event:  attachment.EventPrioritized,
+		needed: func(m *attachment.Manifest) bool { return m.State.Sendable() && m.Priority < attachment.PriorityFront },
+		do: func(ctx context.Context, id attachment.ID, by, reason string) error {
+			err := s.travel(id, func(m *attachment.Manifest) bool {
+				m.Priority = attachment.PriorityFront
+				return true
+			})
+			if err == nil {
+				_, err = s.queue.Prioritize(ctx, id, by, reason)
+			}
+			if err == nil {
+				s.dispatcher.trust(id)
+			}
+			return err
+		},
+	})
+	s.dispatcher.poke()
 	return out, err
 }
 

@@ -136,7 +136,7 @@ func (s *session) why(e queue.Entry) *control.Waiting {
 	case m.Sent():
 		return control.Why(attachment.HoldGrade, m.ID, m.Delivery.RegisteredAt.UTC())
 	}
-	if w := s.channelWaiting(); w != nil {
+	if w := s.channelWaiting(m.Priority >= attachment.PriorityFront); w != nil {
 		return w
 	}
 	if delivery.NotBefore.After(time.Now()) {

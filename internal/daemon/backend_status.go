@@ -130,6 +130,13 @@ func notWatched(stats watch.Stats) (problems []control.Problem) {
 
 func (s *session) problems() []control.Problem {
 	problems := []control.Problem{}
+	if len(s.dispatcher.windows) > 0 && s.storage.short() {
+		problems = append(problems, control.Problem{
+			Code: "windows_lifted", Severity: control.SeverityWarning,
+			Message: "Free space is below storage.warn_free: files are sent at any time, whatever uplink.windows says.",
+			Action:  "Free space on the volume; then the windows count again.",
+		})
+	}
 	if ok, reason := clock.Trusted(time.Now()); !ok {
 		problems = append(problems, control.Problem{
 			Code: "clock_untrusted", Severity: control.SeverityWarning, Message: "The clock cannot be right: " + reason + ".",
@@ -236,7 +243,7 @@ func clause(detail string) string {
 }
 
 func (s *session) sendingStatus() (control.Sending, error) {
-	out := control.Sending{Paused: s.dispatcher.paused.Load(), Endpoint: s.cfg.Uplink.Endpoint, Channel: s.channelWaiting()}
+	out := control.Sending{Paused: s.dispatcher.paused.Load(), Endpoint: s.cfg.Uplink.Endpoint, Channel: s.channelWaiting(false)}
 	last, err := s.queue.LastDelivery()
 	if !last.IsZero() {
 		out.LastDelivery = &last
@@ -244,12 +251,19 @@ func (s *session) sendingStatus() (control.Sending, error) {
 	return out, err
 }
 
-// channelWaiting says why nothing is sent; nil while sending is possible. An outage is told from its first failure until
+// channelWaiting says why nothing is sent, or nothing that a person put to the front; nil while sending is possible. An outage is told from its first failure until
 // the server answers again, also in the moment of the next attempt.
-func (s *session) channelWaiting() *control.Waiting {
+func (s *session) channelWaiting(atFront bool) *control.Waiting {
 	state := s.dispatcher.channel.State()
-	h := s.dispatcher.hold(time.Now())
+	h := s.dispatcher.hold(time.Now(), atFront)
 	switch {
+	case h.OfWindow():
+		w := whyHold(h, time.Time{})
+		if !h.Until.IsZero() {
+			next := h.Until.UTC().Round(0)
+			w.NextAttempt = &next
+		}
+		return w
 	case h != nil && h.Code != state.Code:
 		w := whyHold(h, s.started)
 		if d, found, err := s.queue.StandingDecision(queue.DecisionPauseChannel); err == nil && found && h.Code == attachment.HoldChannelPaused {

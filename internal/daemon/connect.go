@@ -67,7 +67,9 @@ func (s *session) connect() error {
 	if err != nil {
 		return fmt.Errorf("uplink: %w", err)
 	}
-	options := uplink.Options{Driver: driver, ChunkMax: u.ChunkSize.Max.Bytes(), Logger: s.log}
+	options := uplink.Options{Driver: driver, ChunkMax: u.ChunkSize.Max.Bytes(), Logger: s.log,
+		Limiter: uplink.NewLimiter(u.RateLimit.BytesPerSecond()),
+	}
 	if u.ChunkSize.Auto {
 		options.ChunkTime = uplink.DefaultChunkTime
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/clock"
 	"github.com/fieldgw/fieldgw/internal/config"
 	"github.com/fieldgw/fieldgw/internal/disk"
 	"github.com/fieldgw/fieldgw/internal/intake"
@@ -32,10 +33,12 @@ const (
 // custody takes candidates from the watch, a few at a time and at its own pace.
 func (s *session) custody(ctx context.Context) error {
 	var group errgroup.Group
-	for range adopters {
+	for _, pulse := range s.adopters {
 		group.Go(func() error {
 			for c := range s.watch.Candidates() {
-				s.watch.Done(c, s.take(ctx, c))
+				pulse.Beat()
+				s.watch.Done(c, s.take(clock.WithPulse(ctx, pulse), c))
+				pulse.Rest()
 			}
 			return nil
 		})

@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"net"
 	"os/user"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/fieldgw/fieldgw/internal/clock"
 	"github.com/fieldgw/fieldgw/internal/config"
 	"github.com/fieldgw/fieldgw/internal/control/server"
 	"github.com/fieldgw/fieldgw/internal/durable"
@@ -31,6 +33,10 @@ type Options struct {
 	QueueMax int64
 	// Notify tells the service manager (sd_notify(3)); nil tells nobody.
 	Notify func(state string)
+	// Watchdog is within which time the service manager wants to hear WATCHDOG=1; 0: it does not.
+	Watchdog time.Duration
+
+	dog *watchdog
 }
 
 // Run is the daemon's life: it holds the state directory's lock, opens the account, recovers, and works until ctx ends or
@@ -48,6 +54,12 @@ func Run(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
+	opts.dog = newWatchdog(opts)
+	feeding, starve := context.WithCancel(context.WithoutCancel(ctx)) // until the last loop has stopped
+	var fed sync.WaitGroup
+	fed.Go(func() { opts.dog.run(feeding) })
+	defer fed.Wait()
+	defer starve()
 	for {
 		err := runAccount(ctx, opts)
 		switch {
@@ -153,6 +165,13 @@ const drainTimeout = 20 * time.Second
 // run starts the loops and waits for their end.
 func (s *session) run(ctx context.Context, listener net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
+	s.dog.add("dispatcher", &s.dispatcher.pulse)
+	s.dog.add("watch", s.watch.Pulses()...)
+	s.dog.add("custody", s.adopters[:]...)
+	var writer clock.Pulse
+	s.dog.add("queue", &writer)
+	defer s.dog.removeAll()
+	group.Go(func() error { return s.proveWriter(ctx, &writer) })
 	group.Go(func() error { return s.watch.Run(ctx) })
 	group.Go(func() error { return s.custody(ctx) })
 	group.Go(func() error { return s.sidecarWaits(ctx) })

@@ -85,6 +85,11 @@ func (d *degraded) Retry(context.Context, server.Caller, control.Action) (o cont
 	return o, d.refuse()
 }
 
+// Prioritize refuses.
+func (d *degraded) Prioritize(context.Context, server.Caller, control.Action) (o control.Outcome, err error) {
+	return o, d.refuse()
+}
+
 // Pause refuses.
 func (d *degraded) Pause(context.Context, server.Caller, control.Action) (o control.Outcome, err error) {
 	return o, d.refuse()

@@ -123,10 +123,10 @@ type gate struct {
 	c *queue.Claim
 }
 
-// MaySend returns a *uplink.Held when a person paused the attachment or all sending.
+// MaySend returns a *uplink.Held when a person paused the attachment or all sending, or no window is open.
 func (g gate) MaySend(context.Context) error {
-	if g.d.paused.Load() {
-		return &uplink.Held{Code: attachment.HoldChannelPaused}
+	if h := g.d.barred(time.Now(), g.c.Manifest.Priority >= attachment.PriorityFront); h != nil {
+		return &uplink.Held{Code: h.Code, Detail: h.Detail}
 	}
 	if errors.Is(context.Cause(g.c.Context()), queue.ErrPaused) {
 		return &uplink.Held{Code: attachment.HoldPaused}
@@ -156,6 +156,9 @@ func (r *recorder) Committed(ctx context.Context, s attachment.Session, offset i
 		return err
 	}
 	r.d.success(ctx)
+	if offset < r.m.Length && r.d.traffic.yields(r.m.ID) {
+		r.d.queue.Interrupt(r.m.ID, errYield)
+	}
 	return nil
 }
 

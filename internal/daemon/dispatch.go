@@ -35,13 +35,19 @@ type dispatcher struct {
 	schedule remote.Schedule
 	workers  int
 	accept   config.AcceptGrade
+	traffic  *traffic
+	windows  policy.Windows
 	rnd      func() float64
 	wake     chan struct{}
 	// broken is why there is no uplink although one is configured.
 	broken *policy.Hold
+	// trusted tells whether the clock can be right, and if not, why; short whether free space is below the warning.
+	trusted func(time.Time) (bool, string)
+	short   func() bool
 	// paused mirrors the standing decision that pauses all sending.
 	paused  *atomic.Bool
 	trouble logging.Repeat
+	pulse   clock.Pulse
 
 	mu    sync.Mutex
 	beats map[string]*beat
@@ -52,6 +58,8 @@ type dispatcher struct {
 	// suspects are attachments whose failure held the channel since the last success: others go first.
 	suspects map[attachment.ID]bool
 	rate     float64 // bytes per second of the last transfers; 0 while unknown
+	// quiet is until when nothing is given out, so that a fleet that is told to retry does not arrive at one moment.
+	quiet time.Time
 }
 
 // beat is a worker's sign of life.
@@ -87,19 +95,77 @@ func (d *dispatcher) loadChannel() error {
 	return nil
 }
 
-// hold returns what forbids sending now; nil allows.
-func (d *dispatcher) hold(now time.Time) *policy.Hold {
+// barred returns what people, configuration and time forbid to send; nil allows. What a person put to the front is not
+// bound by the windows.
+func (d *dispatcher) barred(now time.Time, atFront bool) *policy.Hold {
 	if d.broken != nil {
 		return d.broken
 	}
-	h := policy.Send(policy.Sending{Configured: d.uplink != nil, ChannelPaused: d.paused.Load()})
-	if h != nil {
+	s := policy.Sending{Configured: d.uplink != nil, ChannelPaused: d.paused.Load(), AtFront: atFront}
+	if len(d.windows) > 0 {
+		s.Windows, s.Now, s.StorageShort = d.windows, now, d.short()
+		if ok, why := d.trusted(now); !ok {
+			s.ClockDoubt = why
+		}
+	}
+	return policy.Send(s)
+}
+
+// hold returns what forbids sending now; nil allows.
+func (d *dispatcher) hold(now time.Time, atFront bool) *policy.Hold {
+	if h := d.barred(now, atFront); h != nil {
 		return h
 	}
 	if s := d.channel.State(); s.Held(now) {
 		return &policy.Hold{Code: s.Code, Rule: "uplink.retry", Detail: s.Detail, Ends: "the next attempt"}
 	}
 	return nil
+}
+
+// allowed says what may be given out now, to how many workers beside those that are busy. until is when to look again at
+// the latest; zero when somebody pokes.
+func (d *dispatcher) allowed(now time.Time, state remote.ChannelState, busy int) (want queue.Want, until time.Time, ok bool) {
+	d.mu.Lock()
+	quiet := d.quiet
+	d.mu.Unlock()
+	if now.Before(quiet) {
+		return want, quiet, false
+	}
+	want.Avoid = d.suspect
+	if h := d.barred(now, false); h != nil {
+		if !h.OfWindow() {
+			return want, time.Time{}, false // a person or a configuration ends it, and pokes
+		}
+		want.Front, until = true, h.Until
+		if m, next, err := d.queue.Waiting(want); err == nil && m == nil {
+			return want, earlier(until, next), false
+		}
+	}
+	if state.Held(now) {
+		until = earlier(until, state.NotBefore)
+		// A hold that rests on some items' failures alone lets one that was never tried through, as a witness.
+		want.Fresh = true
+		return want, until, state.Weak && busy == 0
+	}
+	// While the channel is under suspicion one attempt at a time is enough to find out.
+	return want, until, state.Code == "" || busy == 0
+}
+
+// earlier returns the earlier of two times; the zero time is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// spread keeps everything back for a random moment of at most retrySpread.
+func (d *dispatcher) spread() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if now := time.Now(); now.After(d.quiet) {
+		d.quiet = now.Add(time.Duration(d.rnd() * float64(retrySpread)))
+	}
 }
 
 // run works until ctx ends and then waits until every worker has recorded where it stopped.
@@ -110,9 +176,10 @@ func (d *dispatcher) run(ctx context.Context) error {
 		started int
 	)
 	for ctx.Err() == nil {
+		d.pulse.Beat()
 		next, spawned := d.fill(ctx, slots, func(c *queue.Claim, name string) {
 			workers.Go(func() {
-				defer func() { <-slots; d.poke() }()
+				defer func() { d.traffic.end(c.Manifest.ID); <-slots; d.poke() }()
 				d.work(ctx, c, name)
 			})
 		}, &started)
@@ -120,6 +187,7 @@ func (d *dispatcher) run(ctx context.Context) error {
 			d.sleep(ctx, next)
 		}
 	}
+	d.pulse.Rest()
 	d.queue.InterruptAll(errStopping)
 	workers.Wait()
 	record, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
@@ -135,27 +203,19 @@ func (d *dispatcher) fill(ctx context.Context, slots chan struct{}, spawn func(*
 		return now.Add(troublePause), false
 	}
 	state := d.channel.State()
-	want := queue.Want{Avoid: d.suspect}
-	if h := d.hold(now); h != nil {
-		// A hold that rests on some items' failures alone lets one that was never tried through, as a witness.
-		if h.Code != state.Code {
-			return time.Time{}, false // a person or a configuration ends it, and pokes
-		}
-		if !state.Weak || len(slots) > 0 {
-			return state.NotBefore, false
-		}
-		want.Fresh = true
+	want, until, ok := d.allowed(now, state, len(slots))
+	if !ok {
+		return until, false
 	}
-	// While the channel is under suspicion one attempt at a time is enough to find out.
-	if len(slots) == cap(slots) || (state.Code != "" && len(slots) > 0) {
-		return time.Time{}, false
+	if len(slots) == cap(slots) {
+		return earlier(until, d.letPass(want)), false
 	}
 	if state.Code != "" && !want.Fresh && !d.ask(ctx) {
 		return d.channel.State().NotBefore, false
 	}
 	*started++
 	name := fmt.Sprintf("worker-%d", *started)
-	claim, next, err := d.queue.ClaimWanted(ctx, name, want)
+	claim, next, err := d.claim(ctx, name, want)
 	d.noteRecording(ctx, err)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -164,11 +224,9 @@ func (d *dispatcher) fill(ctx context.Context, slots chan struct{}, spawn func(*
 		return now.Add(troublePause), false
 	}
 	if claim == nil {
-		if want.Fresh {
-			next = state.NotBefore
-		}
-		return next, false
+		return earlier(next, until), false
 	}
+	d.traffic.begin(claim.Manifest)
 	slots <- struct{}{}
 	spawn(claim, name)
 	return time.Time{}, true
@@ -179,7 +237,9 @@ const troublePause = 5 * time.Second
 
 // ask probes the server after an outage, before an attachment is tried.
 func (d *dispatcher) ask(ctx context.Context) bool {
+	d.pulse.Rest() // a server that is slow to answer is no loop that is stuck
 	err := d.client.Probe(ctx)
+	d.pulse.Beat()
 	if err == nil {
 		return true
 	}
@@ -199,6 +259,7 @@ func (d *dispatcher) sleep(ctx context.Context, until time.Time) {
 		defer t.Stop()
 		timer = t.C
 	}
+	d.pulse.Rest()
 	select {
 	case <-ctx.Done():
 	case <-d.wake:
@@ -243,6 +304,13 @@ func (d *dispatcher) avoid(id attachment.ID) {
 		clear(d.suspects)
 	}
 	d.suspects[id] = true
+}
+
+// trust ends avoid for one attachment.
+func (d *dispatcher) trust(id attachment.ID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.suspects, id)
 }
 
 func (d *dispatcher) suspect(id attachment.ID) bool {

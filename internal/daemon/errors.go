@@ -13,4 +13,6 @@ var (
 	errStopping = errors.New("the daemon is stopping")
 	errStale    = errors.New("no progress for too long")
 	errHeld     = errors.New("all sending was paused")
+	// errYield is the cause with which a worker is stopped between two chunks when something more urgent waits.
+	errYield = errors.New("stepped aside for a smaller or more urgent file")
 )

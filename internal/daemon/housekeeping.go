@@ -29,6 +29,7 @@ func (s *session) housekeeping(ctx context.Context) error {
 		steps   clock.StepDetector
 		sleeps  clock.SleepDetector
 		seen    = map[attachment.ID]int64{}
+		window  attachment.Code
 	)
 	defer sensor.Stop()
 	defer release.Stop()
@@ -43,6 +44,7 @@ func (s *session) housekeeping(ctx context.Context) error {
 			s.observeStorage(ctx)
 			s.observeClock(ctx, &steps)
 			s.observeSleep(ctx, &sleeps)
+			window = s.observeWindow(window)
 			s.dispatcher.stopStale()
 			s.observeCredential()
 		case <-release.C:
@@ -107,6 +109,25 @@ func (s *session) observeClock(ctx context.Context, steps *clock.StepDetector) {
 		s.dispatcher.channel.Reset(retrySpread)
 	}
 	s.dispatcher.poke()
+}
+
+// observeWindow tells of a window that opened or closed, for whatever reason, and returns the code of the hold that stands.
+// The dispatcher wakes by itself when a window opens; it does not hear of free space, or sleep through a suspension.
+func (s *session) observeWindow(before attachment.Code) (now attachment.Code) {
+	h := s.dispatcher.barred(time.Now(), false)
+	if h.OfWindow() {
+		now = h.Code
+	}
+	if now == before {
+		return now
+	}
+	if now == "" {
+		s.log.Info("upload windows hold nothing back")
+	} else {
+		s.log.Info("upload windows hold sending", slog.String(logging.KeyHold, string(now)), slog.Time(logging.KeyNotBefore, h.Until))
+	}
+	s.dispatcher.poke()
+	return now
 }
 
 // observeCredential lets a new credential end a hold on credentials, and one for another account open that account.

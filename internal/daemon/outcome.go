@@ -109,6 +109,9 @@ func (d *dispatcher) record(ctx context.Context, c *queue.Claim, err error) erro
 		// It steps aside until the sidecar is offered again; binding lets it go on at once.
 		return d.queue.Postponed(ctx, id, attachment.HoldSidecar, queue.ErrBinding.Error(), bindPause)
 	}
+	if errors.Is(context.Cause(c.Context()), errYield) {
+		return d.queue.Yielded(ctx, id, errYield.Error())
+	}
 	if code, detail, mine := stopped(c, err); mine {
 		return d.queue.Interrupted(ctx, id, code, detail)
 	}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,7 +40,11 @@ type device struct {
 	// queueMax is how large the queue file may become; 0 for no limit of its own.
 	queueMax int64
 	watch    string // more keys of the watch
-	uplink   string // and of the uplink
+	workers  int    // 0: two
+	uplink   string // more keys of the uplink
+	patience string // its timeouts; "" for short ones
+	watchdog time.Duration
+	fed      atomic.Int64 // how often the watchdog was
 
 	client *client.Client
 	stop   context.CancelFunc
@@ -94,9 +100,9 @@ settle = "50ms"
 endpoint = %q
 credential = %q
 chunk_size = "128KiB"
-workers = 2
-idle_timeout = "500ms"
-answer_timeout = "1s"
+workers = %d
+idle_timeout = %q
+answer_timeout = %q
 %s
 [uplink.retry]
 first = "20ms-30ms"
@@ -106,7 +112,9 @@ cap = "50ms-100ms"
 [control]
 socket = %q
 group = ""
-%s`, filepath.Join(d.dir, "state"), filepath.Join(d.dir, "capture"), d.watch, d.http.URL, filepath.Join(d.dir, "token"), d.uplink, d.socket(), d.extra)
+%s`, filepath.Join(d.dir, "state"), filepath.Join(d.dir, "capture"), d.watch, d.http.URL, filepath.Join(d.dir, "token"), cmp.Or(d.workers, 2),
+		cmp.Or(d.patience, "500ms"), cmp.Or(d.patience, "1s"), d.uplink,
+		d.socket(), d.extra)
 	path := filepath.Join(d.dir, "fieldgw.toml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		d.t.Fatal(err)
@@ -128,10 +136,13 @@ func (d *device) up() {
 	var once sync.Once
 	d.stop, d.done = stop, make(chan error, 1)
 	opts := Options{
-		Config: d.config(), FS: d.fs, QueueMax: d.queueMax, Logger: slog.New(slog.NewTextHandler(d.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Config: d.config(), FS: d.fs, QueueMax: d.queueMax, Watchdog: d.watchdog, Logger: slog.New(slog.NewTextHandler(d.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Notify: func(state string) {
 			if strings.HasPrefix(state, "READY=1") {
 				once.Do(func() { close(ready) })
+			}
+			if state == "WATCHDOG=1" {
+				d.fed.Add(1)
 			}
 		},
 	}

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/fieldgw/fieldgw/internal/link"
 	"github.com/fieldgw/fieldgw/internal/remote"
@@ -24,8 +25,9 @@ func (s *session) linkChanged(ctx context.Context, up bool) {
 	d := s.dispatcher
 	ended := d.client.LinkChanged()
 	s.log.InfoContext(ctx, "the link changed", slog.Bool("up", up), slog.Int("connections_ended", ended))
-	if state := d.channel.State(); up && state.Code != "" && state.Class == remote.ChannelTransient {
-		d.channel.Reset(onlineSpread)
+	state := d.channel.State()
+	if up && state.Class == remote.ChannelTransient && time.Until(state.NotBefore) > remote.OnlineSpread {
+		d.channel.Reset(remote.OnlineSpread)
 	}
 	d.poke()
 }

@@ -40,6 +40,8 @@ type session struct {
 	waits   *waits
 
 	dispatcher *dispatcher
+	dog        *watchdog
+	adopters   [adopters]*clock.Pulse
 	trouble    logging.Repeat
 	// rebind is closed when the credential turns out to name another account.
 	rebind     chan struct{}
@@ -51,7 +53,10 @@ func assemble(ctx context.Context, opts Options, acc account, st *store.Store, s
 	s := &session{
 		opts: opts, cfg: opts.Config, log: log, acc: acc, started: time.Now().UTC(), store: st,
 		queue: queue.New(st, queue.Options{Logger: log}), spool: sp, rebind: make(chan struct{}),
-		waits: newWaits(),
+		waits: newWaits(), dog: opts.dog,
+	}
+	for i := range s.adopters {
+		s.adopters[i] = new(clock.Pulse)
 	}
 	s.storage = newStorage(disk.New(acc.dir, disk.Options{}), s.cfg.Storage)
 	s.storage.refresh(ctx)
@@ -105,6 +110,8 @@ func newDispatcher(s *session) *dispatcher {
 	d := &dispatcher{
 		queue: s.queue, spool: s.spool, log: s.log, workers: s.cfg.Uplink.Workers, accept: s.cfg.Uplink.AcceptGrade, schedule: scheduleOf(s.cfg.Uplink.Retry),
 		wake: make(chan struct{}, 1), rnd: rand.Float64, paused: new(atomic.Bool), beats: map[string]*beat{}, suspects: map[attachment.ID]bool{},
+		traffic: newTraffic(s.cfg.Uplink.Workers, s.cfg.Uplink.Small.Bytes()),
+		windows: s.cfg.Uplink.Schedule(), trusted: clock.Trusted, short: s.storage.short,
 	}
 	d.channel = remote.NewChannel(remote.ChannelState{}, d.schedule, time.Now, d.rnd)
 	return d
@@ -123,7 +130,7 @@ func (s *session) statusLine() string {
 		}
 	}
 	line := fmt.Sprintf("%d waiting for delivery", owed)
-	if h := s.dispatcher.hold(time.Now()); h != nil {
+	if h := s.dispatcher.hold(time.Now(), false); h != nil {
 		line += ", sending held: " + string(h.Code)
 	}
 	if h := s.captureBlocked(); h != nil {

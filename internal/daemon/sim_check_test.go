@@ -59,6 +59,7 @@ func (s *sim) arrived(r *http.Request) {
 		s.t.Errorf("%s %s arrived at %s, paused since %s or %s", r.Method, r.URL.Path, time.Now(), item, all)
 	}
 	s.early(r, id)
+	s.inWindow(r, id)
 }
 
 // simPatience is how long a request may be on its way after a pause: a second until it is noticed, and the link's latency.
@@ -110,6 +111,7 @@ func (s *sim) look(deep bool) {
 		s.lookAt(e, there[e.ID])
 	}
 	s.lookServer(page, there)
+	s.lookLanes(page)
 	if !deep {
 		return
 	}

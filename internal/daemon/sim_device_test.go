@@ -67,6 +67,10 @@ func newSimDevice(s *sim, dir string) *simDevice {
 	cfg.StateDir = dir
 	cfg.Uplink.Endpoint, cfg.Uplink.Credential = "http://127.0.0.1/", filepath.Join(dir, "token")
 	cfg.Uplink.Workers = 1 + s.rnd.IntN(4)
+	cfg.Uplink.Small = 4 << 10
+	if s.rnd.IntN(2) == 0 {
+		cfg.Uplink.Windows = simWindows(s)
+	}
 	w := &config.Watch{Name: "camera", Path: filepath.Join(dir, "capture"), Parent: config.ParentDirectory, Adopt: config.AdoptMove}
 	if s.rnd.IntN(3) == 0 {
 		w.Adopt = config.AdoptCopy
@@ -151,6 +155,7 @@ func (d *simDevice) assemble(fsys *durable.FS, st *store.Store, log *slog.Logger
 	n.intake = intake.New(intake.Options{FS: fsys, Spool: n.spool, Queue: n.queue, Logger: log})
 	n.dispatcher = newDispatcher(n)
 	n.dispatcher.rnd = d.s.float
+	n.dispatcher.trusted = func(time.Time) (bool, string) { return true, "" }
 	d.client, err = remote.New(remote.Options{
 		Endpoint: d.cfg.Uplink.Endpoint, Dial: d.s.net.Dial, Logger: log,
 		Credential: accountCredential{remote.CredentialFile(d.cfg.Uplink.Credential), simAccount, n.askRebind},

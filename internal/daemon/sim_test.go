@@ -297,7 +297,9 @@ func (s *sim) person() {
 	}
 	id := page[s.rnd.IntN(len(page))].ID
 	a := control.Action{IDs: []attachment.ID{id}, Reason: "simulated"}
-	switch s.rnd.IntN(4) {
+	switch s.rnd.IntN(5) {
+	case 4:
+		s.prioritize(a)
 	case 0:
 		out, err := s.device.session.Retry(s.ctx, simPerson, a)
 		s.note("retry of %s: %d done, %v", id, out.Done, err)
@@ -370,6 +372,7 @@ func (s *sim) heal() {
 	s.server.wrong = 0
 	s.server.mu.Unlock()
 	s.server.disk.crashAt.Store(0)
+	s.device.cfg.Uplink.Windows = nil
 	s.device.restart(s.rnd.IntN(2) == 0, 0)
 	s.newCredential()
 	s.hold("", false)

@@ -70,6 +70,13 @@ func (s *storage) blocked() *policy.Hold {
 	return s.hold
 }
 
+// short reports whether free space is known to be below the warning.
+func (s *storage) short() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state == policy.StorageWarn || s.state == policy.StorageReserve
+}
+
 // snapshot returns the last reading and verdict.
 func (s *storage) snapshot() (disk.Reading, *policy.Hold, policy.StorageState, time.Time) {
 	s.mu.Lock()

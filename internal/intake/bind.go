@@ -296,7 +296,8 @@ func (b binding) edit(req Request) func(*attachment.Manifest) {
 	return func(m *attachment.Manifest) {
 		kept := s
 		m.Parent.LocalID, m.Binding.Sidecar = attachment.NameOf(f.Parent), &kept
-		m.Priority, m.Supersedes, m.Description, m.Of = f.Priority, f.Supersedes, f.Description, f.Of
+		setPriority(m, f.Priority)
+		m.Supersedes, m.Description, m.Of = f.Supersedes, f.Description, f.Of
 		if f.Role != "" {
 			m.Role = f.Role
 		}
@@ -306,12 +307,20 @@ func (b binding) edit(req Request) func(*attachment.Manifest) {
 	}
 }
 
+// setPriority sets what a sidecar says. What a person put to the front stays there.
+func setPriority(m *attachment.Manifest, priority int) {
+	if m.Priority < attachment.PriorityFront {
+		m.Priority = priority
+	}
+}
+
 // adopted copies what a sidecar said from one manifest of an attachment to another.
 func adopted(from *attachment.Manifest) func(*attachment.Manifest) {
 	return func(m *attachment.Manifest) {
 		kept := *from.Binding.Sidecar
 		m.Parent.LocalID, m.Binding.Sidecar = from.Parent.LocalID, &kept
-		m.Priority, m.Supersedes, m.Description, m.Of, m.Role = from.Priority, from.Supersedes, from.Description, from.Of, from.Role
+		setPriority(m, from.Priority)
+		m.Supersedes, m.Description, m.Of, m.Role = from.Supersedes, from.Description, from.Of, from.Role
 		m.CapturedAt, m.CapturedAtSource = from.CapturedAt, from.CapturedAtSource
 	}
 }

@@ -267,7 +267,7 @@ func TestSidecarsThatDoNotBind(t *testing.T) {
 	if m := p.manifest(r.ID); m.State != attachment.Attention || !strings.Contains(m.Problem.Detail, "supersedes") {
 		t.Errorf("%+v", m.Problem)
 	}
-	if err := p.Queue.Retry(ctx, r.ID, "uid 7", "", 0); err != nil {
+	if err := p.Queue.Retry(ctx, r.ID, "uid 7", ""); err != nil {
 		t.Fatal(err)
 	}
 	wantCode(t, take("a.jpg.json", "{"), attachment.NeedsSidecarInvalid)

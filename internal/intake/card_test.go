@@ -87,7 +87,7 @@ func TestHalfCopyWaitsForItsCard(t *testing.T) {
 	if err := p.Resume(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Queue.Retry(context.Background(), id, "", "", 0); !errors.Is(err, attachment.ErrTransition) {
+	if err := p.Queue.Retry(context.Background(), id, "", ""); !errors.Is(err, attachment.ErrTransition) {
 		t.Errorf("half a file may be sent: %v", err)
 	}
 	plugIn()

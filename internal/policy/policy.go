@@ -6,6 +6,7 @@ package policy
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
 )
@@ -37,8 +38,9 @@ type Hold struct {
 	// Rule names the configuration key or decision that the hold comes from.
 	Rule   string
 	Detail string
-	// Ends says what lifts it.
-	Ends string
+	// Ends says what lifts it, Until when that will be; zero where no time is known.
+	Ends  string
+	Until time.Time
 }
 
 // StorageState is how much room there is.
@@ -86,24 +88,60 @@ func state(d Disk, rules Storage) StorageState {
 	return StorageOK
 }
 
-// Sending is what is known when a chunk is about to be sent.
+// Sending is what is known when something is about to be sent.
 type Sending struct {
 	// Configured: an endpoint and a credential are there.
 	Configured bool
 	// ChannelPaused and ItemPaused are people's decisions.
 	ChannelPaused, ItemPaused bool
+	// Windows are the times in which it may be sent; none means always. Now is on the device's clock and in its zone.
+	Windows Windows
+	Now     time.Time
+	// ClockDoubt is why the clock cannot be right; empty where nothing speaks against it.
+	ClockDoubt string
+	// StorageShort: free space is below the warning, so that what can leave must.
+	StorageShort bool
+	// AtFront: a person put it to the front, whatever the time.
+	AtFront bool
 }
 
 // Send returns the first hold that forbids sending, in the order of precedence: configuration, then the channel's
-// decisions, then the item's. nil allows.
+// decisions, then the windows, then the item's decisions. nil allows.
 func Send(s Sending) *Hold {
 	switch {
 	case !s.Configured:
 		return &Hold{Code: attachment.HoldNotConfigured, Rule: "uplink.endpoint", Ends: "a configuration with endpoint and credential"}
 	case s.ChannelPaused:
 		return &Hold{Code: attachment.HoldChannelPaused, Rule: "decision", Ends: "fieldgwctl resume"}
-	case s.ItemPaused:
+	}
+	if h := outside(s); h != nil {
+		return h
+	}
+	if s.ItemPaused {
 		return &Hold{Code: attachment.HoldPaused, Rule: "decision", Ends: "fieldgwctl resume ID"}
 	}
 	return nil
+}
+
+// outside holds what the windows keep back. By a clock that cannot be right nobody knows whether one is open.
+func outside(s Sending) *Hold {
+	const rule = "uplink.windows"
+	switch {
+	case len(s.Windows) == 0 || s.StorageShort || s.AtFront:
+		return nil
+	case s.ClockDoubt != "":
+		return &Hold{Code: attachment.HoldClockUnset, Rule: rule, Detail: s.ClockDoubt, Ends: "a clock that is set"}
+	case s.Windows.Open(s.Now):
+		return nil
+	}
+	h := &Hold{Code: attachment.HoldOutsideWindow, Rule: rule, Ends: "a change of uplink.windows", Until: s.Windows.Next(s.Now)}
+	if !h.Until.IsZero() {
+		h.Ends = "the next opening, " + h.Until.Format("Mon 2006-01-02 15:04 MST")
+	}
+	return h
+}
+
+// OfWindow reports whether the hold is the windows'.
+func (h *Hold) OfWindow() bool {
+	return h != nil && (h.Code == attachment.HoldOutsideWindow || h.Code == attachment.HoldClockUnset)
 }

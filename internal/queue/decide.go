@@ -35,11 +35,10 @@ func (q *Queue) decide(ctx context.Context, id attachment.ID, c Change, needed f
 	return err == nil, err
 }
 
-// Retry lets an attachment be tried at once: backoff and failures are forgotten, attention ends, and what was sent without
-// being delivered is verified anew. The small random delay
-// spreads a fleet. Errors wrap attachment.ErrTransition when it is not possible in its state.
-func (q *Queue) Retry(ctx context.Context, id attachment.ID, by, reason string, delay time.Duration) error {
-	now := q.clock()
+// Retry lets an attachment be tried at its turn in the order of capture: backoff and failures are forgotten, attention
+// ends, and what was sent without being delivered is verified anew. Errors wrap attachment.ErrTransition when it is not possible
+// in its state.
+func (q *Queue) Retry(ctx context.Context, id attachment.ID, by, reason string) error {
 	if e, err := q.Get(id); err == nil && e.Manifest != nil && !e.Manifest.Retryable() {
 		return fmt.Errorf("retry %s: it was damaged before custody was complete: %w", id, attachment.ErrTransition)
 	}
@@ -49,8 +48,7 @@ func (q *Queue) Retry(ctx context.Context, id attachment.ID, by, reason string, 
 			if m.Problem != nil && m.Problem.Code == attachment.NeedsSidecarInvalid {
 				m.Prepared, m.Binding.Wait = true, 0 // a person wants it sent without
 			}
-			m.Delivery.NotBefore, m.Delivery.Wait, m.Delivery.Failures = now.Add(delay), delay, 0
-			m.Delivery.ErrorCode = ""
+			forgive(m)
 			m.Delivery.Grade, m.Delivery.RegisteredAt = "", time.Time{}
 		},
 	}, func(*attachment.Manifest) bool { return true })
@@ -58,6 +56,26 @@ func (q *Queue) Retry(ctx context.Context, id attachment.ID, by, reason string, 
 		return err
 	}
 	return q.EndWait(ctx, id, by, "a person does not wait for its sidecar")
+}
+
+// forgive ends a backoff.
+func forgive(m *attachment.Manifest) {
+	m.Delivery.NotBefore, m.Delivery.Wait, m.Delivery.Failures = time.Time{}, 0, 0
+	m.Delivery.ErrorCode = ""
+}
+
+// Prioritize puts an attachment before all that no person put there, and ends its backoff. Errors wrap
+// attachment.ErrTransition when it is not possible in its state.
+func (q *Queue) Prioritize(ctx context.Context, id attachment.ID, by, reason string) (changed bool, err error) {
+	return q.decide(ctx, id, Change{
+		Event: attachment.EventPrioritized, By: by, Detail: reason,
+		Edit: func(m *attachment.Manifest) {
+			m.Priority = attachment.PriorityFront
+			forgive(m)
+		},
+	}, func(m *attachment.Manifest) bool {
+		return m.Priority < attachment.PriorityFront || !m.Delivery.NotBefore.IsZero()
+	})
 }
 
 // Pause holds one attachment until Resume; a delivery under way is stopped and nothing is lost or charged.

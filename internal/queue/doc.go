@@ -16,7 +16,8 @@
 //	errors       ID                         the last failure in words
 //	journal      seq                        what happened, in the order that counts
 //	history      ID|seq                     nothing; the journal rows of one ID
-//	due          9-priority|not_before|seq  ID, for everything the dispatcher may work on
+//	due          10-priority|size class|not_before|seq
+//	                                        ID, for everything the dispatcher may work on
 //	conditions   condition|0|seq            ID
 //	children     parent local ID|0|seq      ID
 //	parents      parent local ID            the parent with its counts per condition

@@ -132,6 +132,15 @@ func (q *Queue) Interrupted(ctx context.Context, id attachment.ID, code attachme
 		func(tx *store.Tx, _ *attachment.Manifest) error { return q.endClaim(tx, id) })
 }
 
+// Yielded ends a claim whose worker stepped aside for a more urgent attachment, after some of this one was confirmed. It goes on
+// when it is its turn, and that is the same attempt.
+func (q *Queue) Yielded(ctx context.Context, id attachment.ID, detail string) error {
+	return q.update(ctx, id, Change{
+		Event: attachment.EventInterrupted, Reason: attachment.HoldQueued, Detail: detail,
+		Edit: func(m *attachment.Manifest) { m.Delivery.Attempts = max(0, m.Delivery.Attempts-1) },
+	}, func(tx *store.Tx, _ *attachment.Manifest) error { return q.endClaim(tx, id) })
+}
+
 // Postponed is Interrupted with a time before which the attachment is not tried again: it waits for something, and
 // still nothing is charged.
 func (q *Queue) Postponed(ctx context.Context, id attachment.ID, code attachment.Code, detail string, wait time.Duration) error {

@@ -267,20 +267,15 @@ func (q *Queue) ParentOf(localID string) (p ParentCounts, found bool, err error)
 // NextAttempt returns when the earliest wait of any attachment ends; zero when none waits for a time.
 func (q *Queue) NextAttempt() (next time.Time, err error) {
 	err = q.store.View(func(tx *store.Tx) error {
-		now := unixMilli(q.clock())
-		for level := range byte(attachment.MaxPriority + 1) {
-			from := binary.BigEndian.AppendUint64([]byte{level}, now+1)
-			err := tx.Bucket(bDue).Scan([]byte{level}, from, func(key, _ []byte, _ error) error {
-				if at := time.UnixMilli(int64(binary.BigEndian.Uint64(key[1:9]))).UTC(); next.IsZero() || at.Before(next) {
+		now := q.clock()
+		return lanes(tx, nil, func(lane []byte) error {
+			return tx.Bucket(bDue).Scan(lane, afterNow(lane, now), func(key, _ []byte, _ error) error {
+				if at := time.UnixMilli(int64(binary.BigEndian.Uint64(key[laneSize:]))).UTC(); next.IsZero() || at.Before(next) {
 					next = at
 				}
 				return store.ErrStop
 			})
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		})
 	})
 	return next, err
 }

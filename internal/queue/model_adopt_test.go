@@ -247,9 +247,31 @@ func (w *world) firstAlike(m *attachment.Manifest) attachment.ID {
 	return ""
 }
 
+// want is everything, or less.
+func (w *world) want() (want Want) {
+	switch w.rnd.IntN(6) {
+	case 0:
+		want.Front = true
+	case 1:
+		want.Fresh = true
+	}
+	if w.rnd.IntN(3) == 0 {
+		want.Quick = 1 << w.rnd.IntN(24)
+	}
+	if w.rnd.IntN(3) == 0 {
+		salt := w.rnd.IntN(2)
+		want.Avoid = func(id attachment.ID) bool { return int(id[len(id)-1])%2 == salt }
+	}
+	return want
+}
+
 func (w *world) claim() {
-	ready, next := w.due()
-	c, at, err := w.q.ClaimDue(w.t.Context(), "w")
+	want := w.want()
+	ready, next := w.due(want)
+	if m, _, err := w.q.Waiting(want); err != nil || (m != nil) != (len(ready) > 0) || m != nil && m.ID != ready[0] {
+		w.t.Errorf("waiting: %+v, %v; the model has %v", m, err, ready)
+	}
+	c, at, err := w.q.ClaimWanted(w.t.Context(), "w", want)
 	switch {
 	case err != nil:
 		w.t.Fatal(err)

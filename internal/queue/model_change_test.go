@@ -19,7 +19,7 @@ func (w *world) change() {
 	}
 	ops := []func(attachment.ID, *item){
 		w.opSession, w.opSession, w.opOffset, w.opOffset, w.opOffset, w.opLost, w.opVerified, w.opVerified, w.opRegistered,
-		w.opRegistered, w.opSent, w.opAccepted, w.opInterrupted, w.opPostponed, w.opFailed, w.opAttention, w.opRetry, w.opPause, w.opResume, w.opSource, w.opBind, w.opBind,
+		w.opRegistered, w.opSent, w.opAccepted, w.opInterrupted, w.opPostponed, w.opFailed, w.opAttention, w.opRetry, w.opPrioritize, w.opYielded, w.opPause, w.opResume, w.opSource, w.opBind, w.opBind,
 		w.opEndWait, w.opRefuse, w.opSidecarGone, w.opSeen,
 	}
 	ops[w.rnd.IntN(len(ops))](id, it)
@@ -225,16 +225,15 @@ func (w *world) opAttention(id attachment.ID, it *item) {
 }
 
 func (w *world) opRetry(id attachment.ID, it *item) {
-	delay := w.duration() % (2 * time.Second)
-	w.note("%s: retry in %s", id, delay)
-	got := w.q.Retry(w.t.Context(), id, "uid 7", "now", delay)
+	w.note("%s: retry", id)
+	got := w.q.Retry(w.t.Context(), id, "uid 7", "now")
 	if p := it.m.Problem; p != nil && p.Code == attachment.NeedsDamagedEarly {
 		w.settle(id, got, attachment.ErrTransition)
 		return
 	}
 	want := w.apply(id, attachment.EventRetried, "", "now", "uid 7", func(m *attachment.Manifest) {
 		d := &m.Delivery
-		d.NotBefore, d.Wait, d.Failures, d.ErrorCode = w.now().Add(delay), delay, 0, ""
+		d.NotBefore, d.Wait, d.Failures, d.ErrorCode = time.Time{}, 0, 0, ""
 		d.Grade, d.RegisteredAt = "", time.Time{}
 		if m.Problem != nil && m.Problem.Code == attachment.NeedsSidecarInvalid {
 			m.Prepared, m.Binding.Wait = true, 0
@@ -244,6 +243,36 @@ func (w *world) opRetry(id attachment.ID, it *item) {
 		w.endWait(id, "uid 7", "a person does not wait for its sidecar")
 	}
 	w.settle(id, got, want)
+}
+
+func (w *world) opPrioritize(id attachment.ID, it *item) {
+	needed := it.m.Priority < attachment.PriorityFront || !it.m.Delivery.NotBefore.IsZero()
+	w.note("%s: prioritized, needed %v", id, needed)
+	changed, got := w.q.Prioritize(w.t.Context(), id, "uid 7", "now")
+	var want error
+	if w.items[id] == nil {
+		want = ErrNotFound
+	} else if _, err := attachment.Next(it.m.State, attachment.EventPrioritized, it.m.Facts()); err != nil || !needed {
+		want = err
+	} else {
+		want = w.apply(id, attachment.EventPrioritized, "", "now", "uid 7", func(m *attachment.Manifest) {
+			d := &m.Delivery
+			m.Priority = attachment.PriorityFront
+			d.NotBefore, d.Wait, d.Failures, d.ErrorCode = time.Time{}, 0, 0, ""
+		})
+	}
+	if changed != (want == nil && needed) {
+		w.t.Errorf("%s prioritized: changed %v, needed %v", id, changed, needed)
+	}
+	w.settle(id, got, want)
+}
+
+func (w *world) opYielded(id attachment.ID, it *item) {
+	w.note("%s: yielded", id)
+	got := w.q.Yielded(w.t.Context(), id, "aside")
+	w.ended(id, it, got, w.apply(id, attachment.EventInterrupted, attachment.HoldQueued, "aside", "", func(m *attachment.Manifest) {
+		m.Delivery.Attempts = max(0, m.Delivery.Attempts-1)
+	}), nil)
 }
 
 func (w *world) opPause(id attachment.ID, it *item) { w.pauseOrResume(id, it, true) }

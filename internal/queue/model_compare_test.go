@@ -59,7 +59,7 @@ func (w *world) compareAll() {
 	}
 	counts, err := w.q.Counts()
 	w.same("", "counts", []any{counts, err}, []any{w.counts(all), nil})
-	_, next := w.due()
+	_, next := w.due(Want{})
 	at, err := w.q.NextAttempt()
 	w.same("", "next attempt", []any{at, err}, []any{next, nil})
 	w.compareParents()

@@ -255,22 +255,29 @@ func (w *world) clamp() {
 	}
 }
 
-// due is the order in which the dispatcher is to be served: what may be tried now. next is when the first of the others is.
-func (w *world) due() (ready []attachment.ID, next time.Time) {
+// due is the order in which the dispatcher is to be served: what may be tried now and is wanted, what is avoided last. next
+// is when the first of the others is.
+func (w *world) due(want Want) (ready []attachment.ID, next time.Time) {
 	for _, id := range w.order {
 		it := w.items[id]
 		switch at := millis(it.m.Delivery.NotBefore); {
 		case !it.m.Due():
+		case want.Front && it.m.Priority < attachment.PriorityFront:
+		case want.Quick > 0 && it.m.Priority == 0 && it.m.Length > want.Quick:
 		case at > millis(w.now()):
 			if next.IsZero() || at < next.UnixMilli() {
 				next = time.UnixMilli(at).UTC()
 			}
+		case want.Fresh && (it.m.Delivery.Attempts > 0 || it.m.Delivery.Failures > 0 || want.Avoid != nil && want.Avoid(id)):
 		case it.claim == nil:
 			ready = append(ready, id)
 		}
 	}
 	slices.SortStableFunc(ready, func(a, b attachment.ID) int {
 		x, y := w.items[a].m, w.items[b].m
+		if want.Avoid != nil && want.Avoid(a) != want.Avoid(b) {
+			return map[bool]int{false: -1, true: 1}[want.Avoid(a)]
+		}
 		if x.Priority != y.Priority {
 			return y.Priority - x.Priority
 		}

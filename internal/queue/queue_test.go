@@ -89,6 +89,9 @@ func (f *fixture) adopt(parent, name string, edit ...func(*attachment.Manifest))
 	for _, e := range edit {
 		e(&m)
 	}
+	if m.Length != sum.Length {
+		sum.Segments = make([]attachment.Digest, attachment.SegmentCount(m.Length))
+	}
 	if err := f.Adopt(context.Background(), Adoption{Manifest: m, Segments: sum.Segments}); err != nil {
 		f.t.Fatal(err)
 	}
@@ -219,7 +222,7 @@ func TestLowerGradeIsNotDelivered(t *testing.T) {
 		t.Errorf("delivered at %s, %v", at, err)
 	}
 	f.mustCheck()
-	f.do("retry", f.Retry(ctx, id, "uid 7", "", 0))
+	f.do("retry", f.Retry(ctx, id, "uid 7", ""))
 	if c := f.claim(); c == nil || !c.Manifest.Delivery.Verified || c.Manifest.Condition() != attachment.ShownUploaded {
 		t.Errorf("after a retry: %+v", c)
 	}
@@ -325,11 +328,11 @@ func TestDueOrder(t *testing.T) {
 		if c := f.claim(); c == nil || c.Manifest.ID != paused {
 			t.Fatal("resumed item is not offered")
 		}
-		f.do("retry", f.Retry(ctx, refused, "uid 7", "limit raised", 0))
+		f.do("retry", f.Retry(ctx, refused, "uid 7", "limit raised"))
 		if c := f.claim(); c == nil || c.Manifest.ID != refused || c.Manifest.Problem != nil {
 			t.Fatalf("retried item: %+v", c)
 		}
-		if err := f.Retry(ctx, refused, "", "", 0); err != nil {
+		if err := f.Retry(ctx, refused, "", ""); err != nil {
 			t.Errorf("retry of a ready item: %v", err)
 		}
 	})

@@ -131,7 +131,7 @@ func TestRestore(t *testing.T) {
 				if got.Manifest.Problem.Code != attachment.NeedsSizeLimit {
 					t.Errorf("%+v", got.Manifest.Problem)
 				}
-				f.do("retry", f.Retry(ctx, id, "", "", 0))
+				f.do("retry", f.Retry(ctx, id, "", ""))
 				fallthrough
 			default:
 				for c := f.claim(); c != nil; c = f.claim() {

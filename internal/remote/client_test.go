@@ -47,7 +47,7 @@ func TestEndpoints(t *testing.T) {
 		"https://gw.example": true, "https://gw.example:8443/base/": true, "http://127.0.0.1:8443": true, "http://[::1]:1": true,
 		"http://localhost": true, "http://gw.example": false, "ftp://gw.example": false, "gw.example": false, "": false,
 		"https://": false, "https://u:p@gw.example": false, "https://gw.example/?a=b": false, "https://gw.example/#x": false,
-		"https:opaque": false, "http://127.0.0.1.evil.example": false, "https://gw.example:port": false,
+		"https:opaque": false, "https://[::1]:8443": true, "https://[2001:db8::1]/x": true, "https://[fe80::1%25eth0]": false, "http://127.0.0.1.evil.example": false, "https://gw.example:port": false,
 	} {
 		_, err := remote.New(remote.Options{Endpoint: endpoint, Credential: &uplinktest.Credential{}, Logger: slog.New(slog.DiscardHandler)})
 		if (err == nil) != good || err != nil && !errors.Is(err, remote.ErrBadOptions) {

@@ -62,11 +62,37 @@ func formsOf(token string) []string {
 	return slices.Compact(forms)
 }
 
+// hide replaces the forms whatever their case: the host of an address is shown in small letters.
 func hide(text string, forms []string) string {
 	for _, f := range forms {
-		text = strings.ReplaceAll(text, f, concealed)
+		f = lower(f)
+		if f == "" {
+			continue
+		}
+		var shown strings.Builder
+		for rest, small := text, lower(text); ; {
+			i := strings.Index(small, f)
+			if i < 0 {
+				shown.WriteString(rest)
+				break
+			}
+			shown.WriteString(rest[:i] + concealed)
+			rest, small = rest[i+len(f):], small[i+len(f):]
+		}
+		text = shown.String()
 	}
 	return text
+}
+
+// lower changes ASCII alone, so that positions stay.
+func lower(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
 }
 
 // quoting is an error whose own text gives the credential away.

@@ -59,7 +59,7 @@ func (e *Error) Error() string {
 	if e.Detail != "" {
 		parts = append(parts, e.Detail)
 	}
-	if e.Err != nil {
+	if e.Err != nil && (e.Err != ErrForeign || e.Detail == "") { // the detail says it better
 		parts = append(parts, attachment.Printable(e.Err.Error()))
 	}
 	return strings.Join(parts, ": ")

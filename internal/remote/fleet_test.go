@@ -41,7 +41,7 @@ func TestFleetDoesNotStorm(t *testing.T) {
 		{name: "an outage of two hours, by the schedule", lasts: 2 * time.Hour, failure: connect, busiest: 70},
 		{name: "`Retry-After: 120` told to all in one second", lasts: 2 * time.Minute, retryAfter: 2 * time.Minute,
 			failure: Case{Step: StepAppend, Kind: KindProblem, Status: 503, Waits: true}, busiest: 70},
-		{name: "coverage that came back for all in one moment", lasts: 2 * time.Hour, failure: connect, online: OnlineSpread, busiest: 70},
+		{name: "coverage that came back for all in one moment", lasts: 2 * time.Hour, failure: connect, online: OnlineSpread, busiest: 110},
 	} {
 		t.Run(o.name, func(t *testing.T) {
 			during, after, back := o.play(1)

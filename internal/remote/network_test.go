@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/uplink/uplinktest"
 )
@@ -296,5 +297,39 @@ func TestSuspended(t *testing.T) {
 		if got := rig.Network.Dials(); got != c.dials {
 			t.Errorf("request %d: %d connections, want %d", i, got, c.dials)
 		}
+	}
+}
+
+// An IPv6 address is an endpoint like any other, and a name that nobody knows is a link that is down, looked up anew each
+// time.
+func TestEndpointsByAddressAndName(t *testing.T) {
+	credential := &uplinktest.Credential{}
+	credential.Set(uplinktest.Token, nil, false)
+	client := func(endpoint string) *remote.Client {
+		c, err := remote.New(remote.Options{
+			Endpoint: endpoint, Credential: credential, Logger: slog.New(slog.DiscardHandler), Proxy: remote.ProxyNone, IdleTimeout: 5 * time.Second,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.CloseIdle)
+		return c
+	}
+	unknown := client("https://no-such-host.invalid")
+	for range 2 {
+		e := failed(t, unknown.Probe(t.Context()), remote.KindConnect)
+		if e.Class != remote.ChannelTransient || e.Reason != attachment.HoldOffline {
+			t.Errorf("%+v", e)
+		}
+	}
+	l, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skipf("not run: there is no IPv6 here: %v", err)
+	}
+	web := &http.Server{Handler: uplinktest.NewServer()}
+	go func() { _ = web.Serve(l) }()
+	t.Cleanup(func() { _ = web.Close() })
+	if err := client("http://" + l.Addr().String()).Probe(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

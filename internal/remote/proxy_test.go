@@ -62,8 +62,8 @@ func join(client io.ReadWriter, address string) error {
 }
 
 // connectProxy speaks CONNECT (RFC 9110, 9.3.6); refuse, if not 0, is its answer to everything.
-func connectProxy(t *testing.T, password string, refuse *atomic.Int64, used *atomic.Int64) string {
-	return listening(t, func(conn net.Conn) error {
+func connectProxy(t *testing.T, password string, refuse *atomic.Int64, used *atomic.Int64) func(net.Conn) error {
+	return func(conn net.Conn) error {
 		in := bufio.NewReader(conn)
 		r, err := http.ReadRequest(in)
 		if err != nil {
@@ -89,12 +89,12 @@ func connectProxy(t *testing.T, password string, refuse *atomic.Int64, used *ato
 			io.Reader
 			io.Writer
 		}{in, conn}, r.Host)
-	})
+	}
 }
 
 // socksProxy speaks SOCKS5 (RFC 1928) with user and password (RFC 1929); code, if not 0, is its refusal to connect.
-func socksProxy(t *testing.T, password string, code *atomic.Int64, used *atomic.Int64) string {
-	return listening(t, func(conn net.Conn) error {
+func socksProxy(_ *testing.T, password string, code *atomic.Int64, used *atomic.Int64) func(net.Conn) error {
+	return func(conn net.Conn) error {
 		in := bufio.NewReader(conn)
 		head := make([]byte, 2)
 		if _, err := io.ReadFull(in, head); err != nil {
@@ -138,7 +138,7 @@ func socksProxy(t *testing.T, password string, code *atomic.Int64, used *atomic.
 			io.Reader
 			io.Writer
 		}{in, conn}, to.String())
-	})
+	}
 }
 
 func readUser(in *bufio.Reader) (string, error) {
@@ -183,13 +183,18 @@ func tlsServer(t *testing.T, change ...func(*tls.Config)) (server *httptest.Serv
 // replaced is used at once, and a proxy that cannot reach the server is a link that is down.
 func TestProxies(t *testing.T) {
 	const password = "field:s3cret/+:word"
-	for scheme, make := range map[string]func(*testing.T, string, *atomic.Int64, *atomic.Int64) string{
-		"http": connectProxy, "socks5": socksProxy, "socks5h": socksProxy,
+	for scheme, make := range map[string]func(*testing.T, string, *atomic.Int64, *atomic.Int64) func(net.Conn) error{
+		"http": connectProxy, "https": connectProxy, "socks5": socksProxy, "socks5h": socksProxy,
 	} {
 		t.Run(scheme, func(t *testing.T) {
 			server, ca := tlsServer(t)
 			var refuse, used atomic.Int64
-			proxy := make(t, password, &refuse, &used)
+			serve := make(t, password, &refuse, &used)
+			if scheme == "https" {
+				plain := serve
+				serve = func(conn net.Conn) error { return plain(tls.Server(conn, server.TLS)) }
+			}
+			proxy := listening(t, serve)
 			token, secret := &uplinktest.Credential{}, &uplinktest.Credential{}
 			token.Set(uplinktest.Token, nil, false)
 			secret.Set("field:wrong", nil, false)
@@ -226,7 +231,11 @@ func TestProxies(t *testing.T) {
 				t.Error("went past the proxy")
 			}
 			c.CloseIdle()
-			refuse.Store(map[string]int64{"http": http.StatusBadGateway}[scheme] + map[string]int64{"socks5": 4, "socks5h": 4}[scheme])
+			unreachable := int64(http.StatusBadGateway)
+			if strings.HasPrefix(scheme, "socks") {
+				unreachable = 4 // host unreachable
+			}
+			refuse.Store(unreachable)
 			refused("server unreachable", attachment.HoldOffline, remote.ChannelTransient)
 		})
 	}

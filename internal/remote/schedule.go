@@ -10,7 +10,7 @@ type Range struct{ Min, Max time.Duration }
 type Schedule struct{ First, Second, Third, Cap Range }
 
 // OnlineSpread is the time over which devices come back that came online in the same moment, for Channel.Reset.
-const OnlineSpread = 30 * time.Second
+const OnlineSpread = 15 * time.Second
 
 // DefaultSchedule is 15 to 45 s, 1 to 3 min, 5 to 15 min, growing to 30 to 60 min.
 func DefaultSchedule() Schedule {

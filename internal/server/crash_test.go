@@ -63,7 +63,7 @@ func newStory(t *testing.T) *story {
 		acks: acknowledged{map[string]int64{}, map[string]string{}, map[string]condition{}},
 	}
 	s.rig = newRig(t, hooked(s.medium.hook), func(o *Options) {
-		o.Limits.SessionsPerAccount = 3
+		o.Limits.SessionsPerAccount, o.Limits.Confirm = 3, 4
 		o.Now = func() time.Time { return s.now }
 	})
 	s.medium.root = s.dir
@@ -190,6 +190,31 @@ func (s *story) creations() {
 	s.headed(url).is(410)
 }
 
+// lasting: one append is confirmed while it lasts; those behind it have checksums, first another one and then their own.
+func (s *story) lasting() {
+	f := s.file("again and again, then whole or not")
+	url := s.reserve(f).Upload.URL
+	confirmed := func(offset int64) {
+		s.acks.offsets[url] = offset
+		s.take("confirmed")
+	}
+	header := partial(0, false, wire.HeaderInteropVersion, "8")
+	_, a, err := s.stream(call{method: http.MethodPatch, path: url, header: header}, time.Minute, confirmed, "again ", "and ag", "ain,")
+	check(s.t, err)
+	confirmed(a.is(204).offset())
+	rest := f.bytes[a.offset():]
+	for sum, status := range map[string]int{checksum(f.bytes): 460, checksum(rest): 204} {
+		header := tusHeader(16, wire.HeaderUploadChecksum, sum)
+		if a := s.do(call{method: http.MethodPatch, path: url, header: header, body: rest}); a.status == 204 {
+			s.acks.offsets[url] = a.offset()
+		} else if a.status != status && a.status != 409 {
+			s.t.Errorf("%s: want %d", a, status)
+		}
+		s.take("answered")
+	}
+	s.registers(f)
+}
+
 // expiry: sessions stand idle, and the oldest one makes room for another.
 func (s *story) expiry() {
 	var first string
@@ -251,6 +276,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	s := newStory(t)
 	s.deliveries()
 	s.creations()
+	s.lasting()
 	s.expiry()
 	s.damage()
 	s.audits()

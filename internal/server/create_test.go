@@ -426,7 +426,7 @@ func TestTermination(t *testing.T) {
 	f.as = declared
 	url := r.create(f).location()
 	r.patch(url, 0, f.bytes[:4]).is(204)
-	r.do(call{method: http.MethodDelete, path: url}).refused(wire.CodeTusVersion)
+	r.do(call{method: http.MethodDelete, path: url, header: map[string]string{wire.HeaderTusResumable: "0.2.2"}}).refused(wire.CodeTusVersion)
 	r.delete(url).is(204)
 	r.nothingUnderWay()
 	r.headed(url).is(410)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ func TestDelivery(t *testing.T) {
 	f := newFile("a photograph of a boiler")
 	first := decode[wire.Attachment](r.put(f, "").is(201))
 	if first.State != wire.StateReserved || first.Upload == nil || first.Upload.Offset != 0 || first.Generation != 1 ||
-		first.Upload.MaxAppend != 8<<20 || len(first.Upload.Dialects) != 1 || first.Upload.Dialects[0] != wire.DialectTus {
+		first.Upload.MaxAppend != 0 || !slices.Equal(first.Upload.Dialects, []string{wire.DialectTus, wire.DialectRUFH}) {
 		t.Fatalf("%+v", first)
 	}
 	url := first.Upload.URL
@@ -84,7 +85,7 @@ func TestRoutes(t *testing.T) {
 		"/v1/attachments/a%2Fb":          wire.CodeNotFound,
 		"/v1/attachments/x/y":            wire.CodeNotFound,
 		"/v1/uploads":                    wire.CodeMethod,
-		"/v1/uploads/x":                  wire.CodeMethod,
+		"/v1/uploads/x":                  wire.CodeNotFound,
 		"/v1/uploads/":                   wire.CodeNotFound,
 		"/v1/attachments?limit=0":        wire.CodeInvalid,
 		"/v1/attachments?limit=x":        wire.CodeInvalid,
@@ -98,7 +99,7 @@ func TestRoutes(t *testing.T) {
 	}
 	for path, allow := range map[string]string{
 		"/v1/status": "GET", "/v1/attachments": "GET", "/v1/attachments/x": "GET, PUT", "/v1/attachments/x/content": "GET, HEAD",
-		"/v1/attachments/x/registration": "POST", "/v1/uploads/x": "DELETE, HEAD, OPTIONS, PATCH", "/v1/uploads": "OPTIONS, POST",
+		"/v1/attachments/x/registration": "POST", "/v1/uploads": "OPTIONS, POST, PUT",
 	} {
 		a := r.do(call{method: http.MethodTrace, path: path})
 		a.refused(wire.CodeMethod)

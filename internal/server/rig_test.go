@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -117,6 +118,7 @@ type call struct {
 	header       map[string]string
 	body         []byte
 	reader       io.Reader // in place of body
+	trace        *httptrace.ClientTrace
 }
 
 // reply is one answer, read whole.
@@ -144,7 +146,11 @@ func (r *rig) try(c call) (answered, error) {
 	if reader == nil {
 		reader = bytes.NewReader(c.body)
 	}
-	req, err := http.NewRequestWithContext(r.t.Context(), c.method, r.http.URL+c.path, reader)
+	ctx := r.t.Context()
+	if c.trace != nil {
+		ctx = httptrace.WithClientTrace(ctx, c.trace)
+	}
+	req, err := http.NewRequestWithContext(ctx, c.method, r.http.URL+c.path, reader)
 	if err != nil {
 		return answered{}, err
 	}

@@ -3,6 +3,9 @@ package server
 import (
 	"bytes"
 	"context"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"io"
 	"net"
@@ -91,20 +94,74 @@ func TestTus(t *testing.T) {
 	r.register(f).is(200)
 }
 
-// A body of unknown length that turns out too large is refused whole: none of it counts.
+// A body of unknown length that turns out too large is refused. Of one with a checksum nothing counts; of any other what was
+// confirmed by then.
 func TestStreamedExcess(t *testing.T) {
-	r := newRig(t, func(o *Options) { o.Limits.MaxAppend = 1 << 20 })
+	r := newRig(t, func(o *Options) { o.Limits.MaxAppend, o.Limits.Confirm = 1<<20, 1<<20 })
 	f := newFile(strings.Repeat("x", 3<<20))
 	url := r.reserve(f).Upload.URL
-	a := r.do(call{method: http.MethodPatch, path: url, header: tusHeader(0), reader: io.MultiReader(bytes.NewReader(f.bytes))})
+	send := func(at int64, body []byte, more ...string) answered {
+		stream := io.MultiReader(bytes.NewReader(body)) // chunked
+		return r.do(call{method: http.MethodPatch, path: url, header: tusHeader(at, more...), reader: stream})
+	}
+	sum := checksum(f.bytes)
+	for _, a := range []answered{send(0, f.bytes, wire.HeaderUploadChecksum, sum), r.do(call{method: http.MethodPatch, path: url,
+		header: tusHeader(0, wire.HeaderUploadChecksum, sum), body: f.bytes})} {
+		a.refused(wire.CodeAppendLimit)
+		if a.offset() != 0 || r.head(url) != 0 {
+			t.Fatalf("%d and %d bytes of a refused append count", a.offset(), r.head(url))
+		}
+	}
+	part := f.bytes[:1<<20] // exactly as large as allowed
+	send(0, part, wire.HeaderUploadChecksum, checksum(part)).is(204)
+	a := send(1<<20, f.bytes)
 	a.refused(wire.CodeAppendLimit)
-	if a.offset() != 0 || r.head(url) != 0 {
-		t.Fatalf("%d and %d bytes of a refused append count", a.offset(), r.head(url))
+	at := r.head(url)
+	if a.offset() != at || at < 2<<20 || at > 3<<20 {
+		t.Fatalf("at %d and %d", a.offset(), at)
 	}
-	for at := int64(0); at < f.facts.Length; at += 1 << 20 {
-		part := io.MultiReader(bytes.NewReader(f.bytes[at : at+1<<20])) // chunked, and exactly as large as allowed
-		r.do(call{method: http.MethodPatch, path: url, header: tusHeader(at), reader: part}).is(204)
+	send(at, f.bytes[at:]).is(204)
+	r.register(f).is(200)
+}
+
+// checksum is the value of Upload-Checksum for a body.
+func checksum(body []byte) string {
+	sum := sha256.Sum256(body)
+	return "sha256 " + base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// An append with a checksum counts when it has it, and not at all when it has another one or does not reach its end.
+func TestChecksum(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Limits.Confirm = 1 })
+	f := newFile("0123456789")
+	url := r.reserve(f).Upload.URL
+	patch := func(at int64, body, sum string) answered {
+		return r.do(call{method: http.MethodPatch, path: url, header: tusHeader(at, wire.HeaderUploadChecksum, sum), body: []byte(body)})
 	}
+	for _, unknown := range []string{"md5 AAAA", "sha1", "sha-256 AAAA", "sha256 !", "x AAAA", "SHA1 AAAA"} {
+		patch(0, "0123", unknown).refused(wire.CodeInvalid)
+	}
+	wrong := patch(0, "0124", checksum([]byte("0123")))
+	wrong.refused(wire.CodeChecksum)
+	if wrong.offset() != 0 {
+		t.Errorf("%s at %d", wrong, wrong.offset())
+	}
+	patch(0, "", checksum([]byte("0123"))).refused(wire.CodeChecksum)
+	patch(0, "0123", "sha1 HyP3S6xXo2xiSiX8PfEJ7QsNYZQ=").refused(wire.CodeChecksum)
+	if got := r.head(url); got != 0 {
+		t.Fatalf("%d bytes count", got)
+	}
+	sum := sha1.Sum([]byte("0123"))
+	patch(0, "0123", "sha1 "+base64.StdEncoding.EncodeToString(sum[:])).is(204)
+	body, done := r.movingWith(url, tusHeader(4, wire.HeaderUploadChecksum, checksum(f.bytes[4:])), 4, f.bytes[4:8])
+	check(t, r.server.engine.Cut())
+	if a := <-done; a.offset() != 4 {
+		t.Errorf("%s at %d", a, a.offset())
+	}
+	check(t, body.feed.Close())
+	r.restart()
+	patch(4, "456789", checksum(f.bytes[4:])).is(204)
+	patch(10, "", checksum(nil)).is(204)
 	r.register(f).is(200)
 }
 
@@ -369,10 +426,15 @@ func newSlowBody() slowBody {
 // moving starts an append that has sent the first bytes and stands still, and waits until the server has them.
 func (r *rig) moving(url string, at int64, first []byte) (slowBody, <-chan answered) {
 	r.t.Helper()
+	return r.movingWith(url, tusHeader(at), at, first)
+}
+
+func (r *rig) movingWith(url string, header map[string]string, at int64, first []byte) (slowBody, <-chan answered) {
+	r.t.Helper()
 	body := newSlowBody()
 	done := make(chan answered, 1)
 	go func() {
-		a, err := r.try(call{method: http.MethodPatch, path: url, header: tusHeader(at), reader: body})
+		a, err := r.try(call{method: http.MethodPatch, path: url, header: header, reader: body})
 		if err == nil {
 			done <- a
 		}
@@ -403,8 +465,8 @@ func TestOneAppendAtATime(t *testing.T) {
 	if busy.header.Get("Retry-After") == "" {
 		t.Error("423 without Retry-After")
 	}
-	if got := r.head(url); got != 0 {
-		t.Errorf("%d bytes are confirmed before their fsync", got)
+	if got := r.head(url); got != 0 && got != 4 { // a second may have passed
+		t.Errorf("%d bytes are confirmed", got)
 	}
 	r.patch(otherURL, 0, other.bytes).refused(wire.CodeTooMany)
 	r.do(call{method: http.MethodPatch, path: otherURL, token: r.second, header: tusHeader(0), body: other.bytes}).is(204)

@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/clock"
 	"github.com/fieldgw/fieldgw/internal/durable"
 )
 
@@ -120,7 +121,7 @@ func Fingerprint(ctx context.Context, r io.Reader, proceed func() error) (attach
 }
 
 // CopyHashing copies r to w in small pieces and feeds every piece to h. proceed, when not nil, is asked between pieces
-// and ends the copy with its error.
+// and ends the copy with its error. Every piece is a beat of the context's pulse.
 func CopyHashing(ctx context.Context, w io.Writer, r io.Reader, h *attachment.Hasher, proceed func() error) (int64, error) {
 	buf := make([]byte, readBuffer)
 	var total int64
@@ -142,6 +143,7 @@ func CopyHashing(ctx context.Context, w io.Writer, r io.Reader, h *attachment.Ha
 				return total, werr
 			}
 			total += int64(n)
+			clock.Beat(ctx)
 		}
 		if errors.Is(err, io.EOF) {
 			return total, nil

@@ -123,7 +123,11 @@ func (o *outgoing) Read(p []byte) (int, error) {
 		}
 		o.checked += n
 	}
-	n, err := o.d.payload.ReadAt(p[:min(int64(len(p)), left, o.checked-o.at)], o.at)
+	n, err := o.d.u.limiter.Take(o.ctx, int(min(int64(len(p)), left, o.checked-o.at)))
+	if err != nil {
+		return 0, err
+	}
+	n, err = o.d.payload.ReadAt(p[:n], o.at)
 	o.at += int64(n)
 	if o.told != nil {
 		o.told.handedOver(o.at)

@@ -2,7 +2,9 @@ package uplink_test
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,4 +166,35 @@ func TestPaceAdapts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The rate limit holds for all deliveries together, a gate that closes ends a delivery that waits for its share, and no
+// timeout takes a slow rate for a dead link.
+func TestRateLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rig := uplinktest.Start(t)
+		const rate, size = 2000, 2 * chunk
+		up, err := uplink.New(uplink.Options{Driver: rig.Driver, ChunkMax: chunk, Limiter: uplink.NewLimiter(rate), Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		var both sync.WaitGroup
+		for seed := range uint64(2) {
+			d := newDelivery(t, rig, uplinktest.Content(seed+1, size))
+			d.up = up
+			both.Go(func() { d.mustDeliver(t) })
+		}
+		both.Wait()
+		if took, want := time.Since(began), 2*size*time.Second/rate; took < want-time.Second || took > want+want/20 {
+			t.Errorf("%d bytes at %d B/s took %s, want %s", 2*size, rate, took, want)
+		}
+		d := newDelivery(t, rig, uplinktest.Content(3, size))
+		d.up = up
+		held := &uplink.Held{Code: attachment.HoldPaused}
+		d.gate.Hold(held, 10)
+		if err := d.deliver(t.Context(), t); !errors.Is(err, held) {
+			t.Errorf("got %v", err)
+		}
+	})
 }

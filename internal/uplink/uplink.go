@@ -32,13 +32,16 @@ type Options struct {
 	// ChunkTime is how long sending one chunk should take: the size follows the speed of the link between ChunkFloor and
 	// ChunkMax. 0 means that every chunk is as large as is allowed.
 	ChunkTime time.Duration
-	Logger    *slog.Logger
+	// Limiter is the rate of all deliveries together; nil does not limit.
+	Limiter *Limiter
+	Logger  *slog.Logger
 }
 
 // Uplink delivers attachments. Deliveries of different attachments may run at the same time.
 type Uplink struct {
 	driver    Driver
 	pace      *pace
+	limiter   *Limiter
 	log       *slog.Logger
 	listening listening
 }
@@ -59,7 +62,7 @@ func New(o Options) (*Uplink, error) {
 	case o.ChunkTime < 0:
 		return nil, fmt.Errorf("%w: chunk time %s", ErrBadOptions, o.ChunkTime)
 	}
-	return &Uplink{driver: o.Driver, pace: newPace(o), log: o.Logger}, nil
+	return &Uplink{driver: o.Driver, pace: newPace(o), limiter: o.Limiter, log: o.Logger}, nil
 }
 
 // Resumes reports whether an interrupted transfer goes on where it was.

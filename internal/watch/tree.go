@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/clock"
 	"github.com/fieldgw/fieldgw/internal/durable"
 	"github.com/fieldgw/fieldgw/internal/logging"
 )
@@ -28,6 +29,7 @@ type tree struct {
 	log      *slog.Logger
 	out      chan<- Candidate
 	wake     chan struct{}
+	pulse    *clock.Pulse
 	probe    func(path string) (attachment.SourceIdentity, writers, error)
 	medium   func(path string) durable.Medium
 
@@ -87,7 +89,7 @@ func newTree(opts Options, root Root, reg *registry, out chan<- Candidate, start
 		fs:    opts.FS, wall: opts.Now, log: opts.Logger.With(slog.String(logging.KeyWatch, root.Name)), out: out,
 		// time.Since reads the monotonic clock: running time, whatever happens to the wall clock.
 		now:  func() time.Duration { return time.Since(start) },
-		wake: make(chan struct{}, 1), stays: newStays(lim.stays), top: newNode(nil, ""),
+		wake: make(chan struct{}, 1), pulse: new(clock.Pulse), stays: newStays(lim.stays), top: newNode(nil, ""),
 		offered: map[string]*entry{}, answers: map[string]Disposition{}, reconsidered: map[string]bool{},
 	}
 	t.probe, t.medium = t.probeFile, t.mediumOf
@@ -100,13 +102,16 @@ func newTree(opts Options, root Root, reg *registry, out chan<- Candidate, start
 func (t *tree) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	defer t.pulse.Rest()
 	for ctx.Err() == nil {
+		t.pulse.Beat()
 		t.turn(ctx)
 		var out chan<- Candidate
 		if t.next != nil {
 			out = t.out
 		}
 		timer.Reset(t.wait())
+		t.pulse.Rest()
 		select {
 		case <-ctx.Done():
 		case <-t.wake:
@@ -127,6 +132,7 @@ func (t *tree) turn(ctx context.Context) {
 // breathe does everything that is due apart from a walk. A long listing calls it from within, so that a large directory
 // keeps no file waiting that has settled or just arrived, even when it is itself listed because of an event.
 func (t *tree) breathe(ctx context.Context) {
+	t.pulse.Beat()
 	if t.breathing >= maxBreathing {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/clock"
 	"github.com/fieldgw/fieldgw/internal/durable"
 )
 
@@ -200,6 +201,15 @@ func (w *Watcher) Run(ctx context.Context) error {
 	group.Wait()
 	close(w.out)
 	return closing
+}
+
+// Pulses are those of the loops, one of each root. A loop that lists a large tree beats as it gets on.
+func (w *Watcher) Pulses() []*clock.Pulse {
+	pulses := make([]*clock.Pulse, len(w.trees))
+	for i, t := range w.trees {
+		pulses[i] = t.pulse
+	}
+	return pulses
 }
 
 // Candidates is where settled files come out. At most 64 wait in it; those that nobody reads wait in their directories.

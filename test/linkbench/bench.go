@@ -172,10 +172,10 @@ func (c conditions) dig(ctx context.Context, p *linkproxy.Proxy, at int64) {
 		if ctx.Err() != nil {
 			return
 		}
-		time.Sleep(20 * time.Millisecond)
+		pause(ctx, 20*time.Millisecond)
 	}
 	p.Stall()
-	time.Sleep(c.hole)
+	pause(ctx, c.hole)
 	p.Restore()
 }
 
@@ -195,4 +195,11 @@ func (b *bench) curl(ctx context.Context, path string, c conditions, size int64,
 		}
 	}
 	return 0, tries
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
 }

@@ -43,6 +43,8 @@ type Options struct {
 	// Credential is the file of the daemon's token; empty means the one that the server's first start makes, which the rig
 	// itself asks the server with.
 	Credential string
+	// ServerArgs are further arguments of the server, from its next start on.
+	ServerArgs []string
 	// Env is added to the environment of a program by its name, from its next start on.
 	Env map[string][]string
 	// Under is a command with its arguments that starts a program, by the program's name, from its next start on. It must
@@ -211,7 +213,8 @@ func (r *Rig) StartServer(ctx context.Context) (err error) {
 		r.server, err = r.startForeign(ctx)
 		return err
 	}
-	r.server, err = r.start(ctx, "fieldgw-server", "--data", r.Path("server"), "--listen", r.serverAddr, "--log-format", "text")
+	args := []string{"--data", r.Path("server"), "--listen", r.serverAddr, "--log-format", "text"}
+	r.server, err = r.start(ctx, "fieldgw-server", append(args, r.ServerArgs...)...)
 	return err
 }
 

@@ -105,9 +105,10 @@ type Verb string
 
 // The verbs.
 const (
-	Retry  Verb = "retry"
-	Pause  Verb = "pause"
-	Resume Verb = "resume"
+	Retry      Verb = "retry"
+	Prioritize Verb = "prioritize"
+	Pause      Verb = "pause"
+	Resume     Verb = "resume"
 )
 
 // Act has a decision carried out. The outcome tells the refusals of single attachments.

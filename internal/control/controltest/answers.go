@@ -153,6 +153,11 @@ func (b *Backend) Retry(_ context.Context, by server.Caller, a control.Action) (
 	return b.act(by, a, attachment.EventRetried)
 }
 
+// Prioritize implements server.Backend.
+func (b *Backend) Prioritize(_ context.Context, by server.Caller, a control.Action) (control.Outcome, error) {
+	return b.act(by, a, attachment.EventPrioritized)
+}
+
 // Pause implements server.Backend.
 func (b *Backend) Pause(_ context.Context, by server.Caller, a control.Action) (control.Outcome, error) {
 	return b.act(by, a, attachment.EventPaused)

@@ -32,10 +32,11 @@ type Backend interface {
 	// Records returns a page of parents with the counts of their attachments.
 	Records(ctx context.Context, q control.RecordQuery) (control.Page[control.Record], error)
 
-	// Retry, Pause and Resume act on attachments and journal the decision with the caller and the reason. They refuse
+	// Retry, Prioritize, Pause and Resume act on attachments and journal the decision with the caller and the reason. They refuse
 	// item by item, in the outcome (control.CodeNoSuchItem, control.CodeNotPossible); one item never stops another. An
 	// error means that nothing is known about the rest. a is valid and its IDs are full.
 	Retry(ctx context.Context, by Caller, a control.Action) (control.Outcome, error)
+	Prioritize(ctx context.Context, by Caller, a control.Action) (control.Outcome, error)
 	Pause(ctx context.Context, by Caller, a control.Action) (control.Outcome, error)
 	Resume(ctx context.Context, by Caller, a control.Action) (control.Outcome, error)
 

@@ -97,6 +97,9 @@ func (b *stub) act(by Caller, a control.Action) (out control.Outcome, err error)
 func (b *stub) Retry(_ context.Context, by Caller, a control.Action) (control.Outcome, error) {
 	return b.act(by, a)
 }
+func (b *stub) Prioritize(_ context.Context, by Caller, a control.Action) (control.Outcome, error) {
+	return b.act(by, a)
+}
 func (b *stub) Pause(_ context.Context, by Caller, a control.Action) (control.Outcome, error) {
 	return b.act(by, a)
 }

@@ -124,6 +124,7 @@ func (s *Server) routes() http.Handler {
 	route("GET /v1/not-taken", s.notTaken)
 	route("GET /v1/records", s.records)
 	route("POST /v1/attachments/retry", s.act(s.backend.Retry))
+	route("POST /v1/attachments/prioritize", s.act(s.backend.Prioritize))
 	route("POST /v1/attachments/pause", s.act(s.backend.Pause))
 	route("POST /v1/attachments/resume", s.act(s.backend.Resume))
 	route("POST /v1/channel/pause", s.actOnChannel(s.backend.PauseChannel))

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -72,6 +73,94 @@ func TestIdleTime(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// What an append brought is confirmed a second later at the latest, while its client is silent, and told then.
+func TestConfirmedWhileItLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, s, closed := newEngine(t, 100)
+		defer closed()
+		conn, client := net.Pipe()
+		var told []int64
+		body := Body{Reader: conn, Length: -1, Deadline: conn.SetReadDeadline, Confirmed: func(offset int64) {
+			got, err := e.Session(t.Context(), device, s.ID)
+			if err != nil || got.Offset != offset {
+				t.Errorf("%d told, %d recorded: %v", offset, got.Offset, err)
+			}
+			told = append(told, offset)
+		}}
+		go func() {
+			for range 3 {
+				if _, err := client.Write([]byte("xy")); err != nil {
+					t.Error(err)
+				}
+				<-time.After(confirmEvery + time.Millisecond)
+			}
+		}()
+		if offset, err := e.Append(t.Context(), device, s.ID, 0, body); !errors.Is(err, ErrIdle) || offset != 6 {
+			t.Errorf("offset %d, %v", offset, err)
+		}
+		if !slices.Equal(told, []int64{2, 4, 6}) {
+			t.Errorf("told %v", told)
+		}
+		check(t, errors.Join(conn.Close(), client.Close()))
+	})
+}
+
+// An append that got no byte for a while gives way to a newer one, which goes on behind what it brought; one that moves
+// does not, unless the newer one is of a dialect in which no client has two.
+func TestHungAppendGivesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, s, closed := newEngine(t, 100)
+		defer closed()
+		older := func(at, to int64) (end func()) {
+			conn, client := net.Pipe()
+			ended := make(chan error, 1)
+			go func() {
+				body := Body{Reader: conn, Length: -1, Deadline: conn.SetReadDeadline}
+				offset, err := e.Append(t.Context(), device, s.ID, at, body)
+				if offset != to {
+					t.Errorf("the older append ends at %d", offset)
+				}
+				ended <- err
+			}()
+			if _, err := client.Write(make([]byte, to-at)); err != nil {
+				t.Error(err)
+			}
+			return func() {
+				if err := <-ended; !errors.Is(err, ErrOvertaken) {
+					t.Errorf("the older append: %v", err)
+				}
+				check(t, errors.Join(conn.Close(), client.Close()))
+			}
+		}
+		newer := Body{Reader: strings.NewReader("x"), Length: 1, Deadline: func(time.Time) error { return nil }}
+		end := older(0, 3)
+		<-time.After(hungAfter - time.Millisecond)
+		if _, err := e.Append(t.Context(), device, s.ID, 3, newer); !errors.Is(err, ErrBusy) {
+			t.Errorf("while the older one moves: %v", err)
+		}
+		check(t, e.yield(t.Context(), s.Account, s.ID, false))
+		<-time.After(time.Millisecond)
+		if offset, err := e.Append(t.Context(), device, s.ID, 3, newer); err != nil || offset != 4 {
+			t.Errorf("after the older one hung: offset %d, %v", offset, err)
+		}
+		end()
+		end = older(4, 6)
+		synctest.Wait()
+		newer.Reader, newer.Overtakes = strings.NewReader("y"), true
+		if offset, err := e.Append(t.Context(), device, s.ID, 6, newer); err != nil || offset != 7 {
+			t.Errorf("taking over: offset %d, %v", offset, err)
+		}
+		end()
+	})
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // Cut ends an append at once, wherever its client is, and later ones are refused.

@@ -246,8 +246,8 @@ func summed(w http.ResponseWriter, r *http.Request) (Body, error) {
 		return b, fmt.Errorf("%w: Upload-Checksum is not the name of an algorithm and a checksum in base64", wire.ErrInvalid)
 	}
 	sum, known := newSum(algorithm, want)
-	if !known || strings.Contains(algorithm, "-") {
-		return b, fmt.Errorf("%w: Upload-Checksum: the algorithms here are sha1 and sha256", wire.ErrInvalid)
+	if !known || strings.Contains(algorithm, "-") || len(want) != sum.hash.Size() {
+		return b, fmt.Errorf("%w: Upload-Checksum is none of sha1 or sha256, which are the algorithms here", wire.ErrInvalid)
 	}
 	b.Sums = []Sum{sum}
 	return b, nil
