@@ -21,6 +21,7 @@ APT           := DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeou
 # Servers of other hands, for make interop.
 TUSD        := github.com/tus/tusd/v2/cmd/tusd@v2.9.1
 VERSITYGW   := github.com/versity/versitygw/cmd/versitygw@v1.8.0
+WEB_SERVERS := apache2 lighttpd lighttpd-mod-webdav nginx
 TUS_MODULES := @tus/server@2.4.5 @tus/file-store@2.1.1 @uploadx/core@7.0.3
 
 INTERNAL = github.com/fieldgw/fieldgw/internal
@@ -99,6 +100,9 @@ interop: needs ## send to servers of other hands, killed and cut ten times (SEED
 	fi
 	if [ ! -d "$$dir/node_modules/@tus/server" ] && command -v npm >/dev/null; then
 		npm install --prefix "$$dir" --no-audit --no-fund $(TUS_MODULES) || echo "the tus servers of npm could not be installed"
+	fi
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+		$(APT) install -y --no-install-recommends $(WEB_SERVERS) || echo "the web servers could not be installed"
 	fi
 	$(GO) test -count=1 -timeout 2h -v ./test/interop -interop.size 300000000 -interop.faults 10 $${SEED:+-interop.seed=$$SEED}
 

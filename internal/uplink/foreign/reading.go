@@ -3,10 +3,11 @@ package foreign
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
+	"fmt"
 	"hash"
 	"net/http"
 
+	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
@@ -29,6 +30,9 @@ var Unreadable = []int{
 	http.StatusGone, http.StatusNotImplemented,
 }
 
+// ErrTooLong is returned when more came back than was sent: it is something else.
+var ErrTooLong = fmt.Errorf("%w: more came back than was sent", remote.ErrForeign)
+
 // Reading takes the bytes that are read back. It implements io.Writer.
 type Reading struct {
 	sum    hash.Hash
@@ -36,9 +40,6 @@ type Reading struct {
 	taken  int64
 	moved  func(n int64)
 }
-
-// ErrTooLong is returned by Write for more bytes than were sent.
-var ErrTooLong = errors.New("more comes back than was sent")
 
 // NewReading expects so many bytes at most; moved hears of them as they come.
 func NewReading(length int64, moved func(n int64)) *Reading {

@@ -68,15 +68,12 @@ func (d *Driver) inspect(ctx context.Context, step remote.Step, m *attachment.Ma
 	if err != nil || !got.there || got.verdict.SHA256 != "" || got.verdict.Length != unknown && (d.LengthOnly || got.verdict.Length != m.Length) {
 		return got, err
 	}
-	back := foreign.NewReading(m.Length, uplink.Progress(ctx))
-	resp, err := d.Client.Download(ctx, remote.Request{
-		Step: step, Method: http.MethodGet, URL: u, Header: http.Header{"Accept-Encoding": {"identity"}},
-	}, back)
+	back, err := d.readings.Read(ctx, d.Client, remote.Request{Step: step, Method: http.MethodGet, URL: u, Header: http.Header{}}, m)
 	e, refused := errors.AsType[*remote.Error](err)
 	switch {
 	case err == nil:
-		got.page = page(resp.Header.Get("Content-Type"))
-		got.verdict.Length, got.verdict.SHA256 = back.Sum()
+		got.page = page(back.Answer.Header.Get("Content-Type"))
+		got.verdict = uplink.Verdict{Length: back.Length, SHA256: back.SHA256}
 		if d.LengthOnly {
 			got.verdict.SHA256 = ""
 		}
@@ -136,10 +133,10 @@ func Protocol() *remote.Protocol {
 		Accepts: map[remote.Step][]int{
 			// Whatever a server says of its root, it is there.
 			remote.StepProbe:   {200, 204, 301, 302, 303, 304, 400, 403, 404, 405, 406, 415, 501},
-			remote.StepReserve: {200, 201, 204},
+			remote.StepReserve: {200, 201, 204, 206},
 			remote.StepOffset:  {200, 204},
 			remote.StepAppend:  {200, 201, 202, 204},
-			remote.StepVerify:  {200, 204},
+			remote.StepVerify:  {200, 204, 206},
 			remote.StepCancel:  {200, 202, 204, 404, 410},
 		},
 		Problem: problem,

@@ -42,6 +42,7 @@ type Options struct {
 // Driver implements uplink.Driver.
 type Driver struct {
 	Options
+	readings foreign.Readings
 
 	mu sync.Mutex
 	// begun are files that this process has begun to send. What earlier ones did the manifest's attempts tell.
@@ -240,7 +241,7 @@ func (d *Driver) header(m *attachment.Manifest) http.Header {
 // occupied looks, maybe once more, at an address where nothing was to lie before the file was begun. What is there is the file,
 // from an answer that was lost, or an error: one answer alone gives no file to a person.
 func (d *Driver) occupied(ctx context.Context, step remote.Step, m *attachment.Manifest, u *url.URL) (found, error) {
-	got, err := d.inspect(ctx, step, m, u)
+	got, err := d.inspect(ctx, remote.StepVerify, m, u)
 	switch {
 	case err != nil || got.is(m):
 		return got, err
