@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -47,7 +48,7 @@ func (s *sim) arrived(r *http.Request) {
 	}
 	s.requests[id]++
 	if r.Method == http.MethodPatch {
-		s.sent[id] += r.ContentLength
+		r.Body = &simBody{r.Body, s, id} // a long append announces more than it sends before it is interrupted
 	}
 	item, heldItem := s.held[id]
 	all, heldAll := s.held[""]
@@ -60,6 +61,22 @@ func (s *sim) arrived(r *http.Request) {
 	}
 	s.early(r, id)
 	s.inWindow(r, id)
+}
+
+// simBody counts the bytes of an attachment that arrive.
+type simBody struct {
+	io.ReadCloser
+	s  *sim
+	id attachment.ID
+}
+
+// Read implements io.Reader.
+func (b *simBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.s.mu.Lock()
+	defer b.s.mu.Unlock()
+	b.s.sent[b.id] += int64(n)
+	return n, err
 }
 
 // simPatience is how long a request may be on its way after a pause: a second until it is noticed, and the link's latency.
