@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -47,7 +48,7 @@ func (s *sim) arrived(r *http.Request) {
 	}
 	s.requests[id]++
 	if r.Method == http.MethodPatch {
-		s.sent[id] += r.ContentLength
+		r.Body = &counted{r.Body, s, id}
 	}
 	item, heldItem := s.held[id]
 	all, heldAll := s.held[""]
@@ -59,6 +60,22 @@ func (s *sim) arrived(r *http.Request) {
 		s.t.Errorf("%s %s arrived at %s, paused since %s or %s", r.Method, r.URL.Path, time.Now(), item, all)
 	}
 	s.early(r, id)
+}
+
+// counted counts bytes of an append as they arrive: a long one announces more than it ever sends at once.
+type counted struct {
+	io.ReadCloser
+	s  *sim
+	id attachment.ID
+}
+
+// Read implements io.Reader.
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.s.sent[c.id] += int64(n)
+	return n, err
 }
 
 // simPatience is how long a request may be on its way after a pause: a second until it is noticed, and the link's latency.
