@@ -135,7 +135,7 @@ func (f *failingReader) Read([]byte) (int, error) { return 0, f.err }
 
 // No session ends because the server does not know who asks.
 func TestGone(t *testing.T) {
-	for code, want := range map[wire.Code]bool{wire.CodeNotFound: true, wire.CodeCredentials: false, wire.CodeSetup: false, "": true} {
+	for code, want := range map[wire.Code]bool{wire.CodeNotFound: true, wire.CodeCredentials: false, CodeSetup: false, "": true} {
 		e := &Error{Kind: KindProblem, Status: 404, Problem: code, Ruling: Classify(Case{Step: StepOffset, Kind: KindProblem, Status: 404, Problem: code})}
 		if e.Gone() != want {
 			t.Errorf("%q: gone %v", code, e.Gone())

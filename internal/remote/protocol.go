@@ -127,5 +127,9 @@ func (p *Protocol) authorize(text string) string {
 // this text: a Protocol finds it out.
 const CodeFinal wire.Code = "final"
 
+// CodeSetup is the code of a refusal that comes from how another kind of server, or this device, is set up. No fieldgw server
+// sends it.
+const CodeSetup wire.Code = "setup"
+
 // ErrBadCredential is returned when a credential's text cannot be one of the protocol.
 var ErrBadCredential = errors.New("not a usable credential")

@@ -163,7 +163,7 @@ var rules = []rule{
 	{codes: []wire.Code{wire.CodeNotVerified, wire.CodeDigestMismatch}, is: gone},
 	{steps: []Step{StepProbe, StepReserve}, codes: []wire.Code{wire.CodeNotFound}, is: serverFails},
 	{codes: []wire.Code{wire.CodeSessionGone, wire.CodeNotFound}, is: gone},
-	{codes: []wire.Code{wire.CodeTusVersion, wire.CodeSetup}, is: incompatible},
+	{codes: []wire.Code{wire.CodeTusVersion, CodeSetup}, is: incompatible},
 	{codes: []wire.Code{wire.CodeTooMany}, is: tooMany},
 	{codes: []wire.Code{wire.CodeShuttingDown}, is: serverBusy},
 	{codes: []wire.Code{wire.CodeServerFull}, is: full},

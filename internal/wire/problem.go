@@ -37,10 +37,6 @@ const (
 	CodeInternal         Code = "internal"          // 500
 	CodeShuttingDown     Code = "shutting_down"     // 503
 	CodeServerFull       Code = "server_full"       // 507
-
-	// CodeSetup is in no answer of a fieldgw server: what another kind of server refuses because of how it, or this device,
-	// is set up.
-	CodeSetup Code = "setup"
 )
 
 // statuses holds the HTTP status of every code.
