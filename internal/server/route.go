@@ -91,6 +91,7 @@ func either(tus, rufh deviceHandler) deviceHandler {
 // middleware does what belongs to every request: common headers, one spelling of each path, an answer after a panic, and
 // a limit on reading what is left of a body.
 func (s *Server) middleware(next http.Handler) http.Handler {
+	asterisk := methods{http.MethodOptions: s.rufh.Options(s.tus.Options)}.ServeHTTP
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		reply.Common(w.Header())
 		a := &answer{ResponseWriter: w, conn: http.NewResponseController(w), limit: s.limits.Answer}
@@ -104,12 +105,14 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 				_ = a.conn.SetReadDeadline(time.Now().Add(discardTime))
 			}
 		}()
-		// OPTIONS * would be answered by http.ServeMux, without a problem.
-		if r.RequestURI == "*" || path.Clean(r.URL.Path) != r.URL.Path {
+		switch {
+		case r.RequestURI == "*": // of which http.ServeMux knows nothing
+			asterisk(a, r)
+		case path.Clean(r.URL.Path) != r.URL.Path:
 			reply.Problem(a, wire.CodeNotFound, "no such route")
-			return
+		default:
+			next.ServeHTTP(a, r)
 		}
-		next.ServeHTTP(a, r)
 	})
 }
 
