@@ -35,6 +35,7 @@ type simServer struct {
 	// ended is closed when this process of the server ends; handlers are its requests.
 	ended    chan struct{}
 	handlers sync.WaitGroup
+	gone     bool // no further request gets in; guarded by mu
 	// eyes is the token that the invariants ask with; tokenID names the device's.
 	eyes, tokenID string
 
@@ -65,6 +66,7 @@ func (v *simServer) start() {
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 	}
 	v.done, v.ended = make(chan error, 1), make(chan struct{})
+	v.setGone(false)
 	l := v.s.net.listen()
 	go func() { v.done <- v.http.Serve(l) }()
 }
@@ -90,6 +92,7 @@ func (v *simServer) stop(crash bool) {
 		v.disk.kill()
 		v.s.net.cut()
 	}
+	v.setGone(true)
 	close(v.ended)
 	// A pipe whose other end is closed takes no deadline, unlike a socket.
 	if err := v.srv.Close(); err != nil && !errors.Is(err, io.ErrClosedPipe) {
@@ -103,6 +106,23 @@ func (v *simServer) stop(crash bool) {
 	}
 	v.handlers.Wait()
 	v.srv = nil
+}
+
+func (v *simServer) setGone(gone bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.gone = gone
+}
+
+// enter lets a request in, unless the server is ending: one that was read before may come late.
+func (v *simServer) enter() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.gone {
+		return false
+	}
+	v.handlers.Add(1)
+	return true
 }
 
 func (v *simServer) restart(crash bool) {
@@ -133,7 +153,9 @@ func (v *simServer) token(device string) (id, text string) {
 
 // handle is the real handler, with faults before and behind it.
 func (v *simServer) handle(w http.ResponseWriter, r *http.Request) {
-	v.handlers.Add(1)
+	if !v.enter() {
+		panic(http.ErrAbortHandler)
+	}
 	defer v.handlers.Done()
 	v.s.arrived(r)
 	v.mu.Lock()
