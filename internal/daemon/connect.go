@@ -122,7 +122,12 @@ func (s *session) client(endpoint string, protocol *remote.Protocol, credential 
 	if strings.HasPrefix(endpoint, "http:") {
 		o.Proxy, o.ProxyCredential = remote.ProxyNone, nil // it is on this machine
 	}
-	return remote.New(o)
+	c, err := remote.New(o)
+	if err != nil {
+		return nil, err
+	}
+	s.clients = append(s.clients, c)
+	return c, nil
 }
 
 // registrar registers at the webhook, or, without one, by what the driver found.

@@ -87,8 +87,8 @@ func (s *session) observeSleep(ctx context.Context, sleeps *clock.SleepDetector)
 	if err := s.queue.ClampWaits(ctx); err != nil && ctx.Err() == nil {
 		s.logFailure("waits could not be adjusted to the clock", err)
 	}
-	if s.dispatcher.client != nil {
-		s.dispatcher.client.Woke()
+	for _, c := range s.clients {
+		c.Woke()
 	}
 	s.waits.poke()
 	s.dispatcher.poke()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -25,6 +26,7 @@ type webServer struct {
 	hold    chan struct{} // a PUT waits for it half-way; nil: for nothing
 	refuses int           // the status that the webhook answers; 0: it takes note
 	auth    map[string]bool
+	conns   map[net.Conn]bool // that are open
 }
 
 // ServeHTTP implements http.Handler.
@@ -77,9 +79,17 @@ func (s *webServer) set(f func()) {
 // newWebDevice is a device whose uplink is a web server, and maybe a webhook.
 func newWebDevice(t *testing.T, uplink string) (*device, *webServer) {
 	t.Helper()
-	d, s := newDevice(t), &webServer{files: map[string][]byte{}, auth: map[string]bool{}}
+	d, s := newDevice(t), &webServer{files: map[string][]byte{}, auth: map[string]bool{}, conns: map[net.Conn]bool{}}
 	d.http.Close()
-	d.http = httptest.NewServer(s)
+	d.http = httptest.NewUnstartedServer(s)
+	d.http.Config.ConnState = func(c net.Conn, state http.ConnState) {
+		s.set(func() {
+			if s.conns[c] = true; state == http.StateClosed || state == http.StateHijacked {
+				delete(s.conns, c)
+			}
+		})
+	}
+	d.http.Start()
 	d.setToken("user:pass word")
 	d.uplink = "driver = \"http\"\naccount = \"plant\"\n" + strings.ReplaceAll(uplink, "SERVER", d.http.URL)
 	return d, s
@@ -117,6 +127,19 @@ func TestWebServer(t *testing.T) {
 	if i.Grade != receipt.Registered {
 		t.Errorf("grade %s", i.Grade)
 	}
+}
+
+// A device that stops leaves no connection behind, not at the webhook either.
+func TestWebhookIsLeft(t *testing.T) {
+	d, s := newWebDevice(t, "webhook = \"SERVER/hook\"\n")
+	d.up()
+	d.drop("a.jpg", 1000)
+	d.delivered("a.jpg")
+	d.down()
+	d.until("no connection is open", func() (none bool) {
+		s.set(func() { none = len(s.conns) == 0 })
+		return none
+	})
 }
 
 // Without a webhook what a web server has is sent and not delivered. A transfer that nothing can resume says so, and a pause

@@ -40,6 +40,7 @@ type session struct {
 	waits   *waits
 
 	dispatcher *dispatcher
+	clients    []*remote.Client // of every server that the configuration names
 	dog        *watchdog
 	adopters   [adopters]*clock.Pulse
 	trouble    logging.Repeat

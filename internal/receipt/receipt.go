@@ -84,7 +84,7 @@ type Facts struct {
 
 // Bounds of what a server says in a receipt, in bytes. A device stores the receipt beside its file and shows it.
 const (
-	maxName     = 255  // media ID, server, device of a takeover
+	MaxName     = 255  // media ID, server, device of a takeover
 	maxServerID = 1024 // the parent's identifier at the server, as in wire.MaxParentID
 )
 
@@ -133,7 +133,7 @@ func dated(t time.Time) bool {
 
 // printable reports whether s is short, UTF-8 and free of what steers a terminal.
 func printable(s string) bool {
-	return len(s) <= maxName && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+	return len(s) <= MaxName && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // quoted is the beginning of a text for an error, with nothing in it that steers a terminal.

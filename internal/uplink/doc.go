@@ -7,5 +7,5 @@
 // size of a chunk and whether long appends pay, and waits for nothing longer than a few seconds: what it cannot settle at once it returns, judged.
 //
 // What the surroundings provide and get is in contract.go; read it first, then deliver.go and transfer.go. A Driver
-// speaks to one kind of server; package uplinktest has the suite that each must pass, and a server that misbehaves.
+// speaks to one kind of server and is the package of its name (`http` is wholefile); package uplinktest has the suite that each must pass, and a server that misbehaves.
 package uplink

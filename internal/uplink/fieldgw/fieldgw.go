@@ -9,7 +9,6 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
@@ -132,7 +131,7 @@ func (f *Driver) Offset(ctx context.Context, _ *attachment.Manifest, s attachmen
 	if err != nil {
 		return 0, err
 	}
-	return offsetIn(resp)
+	return uplink.OffsetIn(resp)
 }
 
 // Append is PATCH of the upload: of Resumable Uploads for HTTP where somebody hears of confirmations, else of tus 1.0.0 (Core
@@ -142,7 +141,7 @@ func (f *Driver) Append(ctx context.Context, a uplink.Append) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return offsetIn(resp)
+	return uplink.OffsetIn(resp)
 }
 
 func (f *Driver) patch(ctx context.Context, a uplink.Append) (*remote.Response, error) {
@@ -161,24 +160,6 @@ func (f *Driver) patch(ctx context.Context, a uplink.Append) (*remote.Response, 
 			"Content-Type":          {wire.ContentTypeOffset},
 		},
 	})
-}
-
-// offsetIn reads the confirmed offset of an answer.
-func offsetIn(resp *remote.Response) (int64, error) {
-	text := resp.Header.Get(wire.HeaderUploadOffset)
-	offset, err := parseOffset(text)
-	if err != nil {
-		return 0, resp.Mismatch(fmt.Errorf("%w: %s is %.40q", uplink.ErrAnswer, wire.HeaderUploadOffset, text))
-	}
-	return offset, nil
-}
-
-// parseOffset reads a non-negative decimal number, digits only.
-func parseOffset(text string) (int64, error) {
-	if strings.Trim(text, "0123456789") != "" {
-		return 0, strconv.ErrSyntax
-	}
-	return strconv.ParseInt(text, 10, 64)
 }
 
 // Verify is GET /v1/attachments/{id}.

@@ -2,11 +2,8 @@ package foreign
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"net/http"
 	"strings"
 	"sync"
@@ -40,14 +37,15 @@ type Content struct {
 // *remote.Error, or wraps ErrTooLong.
 func (r *Readings) Read(ctx context.Context, c *remote.Client, get remote.Request, m *attachment.Manifest) (Content, error) {
 	at := r.take(get.URL.String())
-	at.length, at.moved = m.Length, uplink.Progress(ctx)
+	at.most, at.moved = m.Length, uplink.Progress(ctx)
 	for breaks := 0; ; breaks++ {
 		furthest := at.n
 		answer, err := at.once(ctx, c, get)
 		e, judged := errors.AsType[*remote.Error](err)
 		switch {
 		case err == nil:
-			got := Content{Length: at.n, SHA256: hex.EncodeToString(at.sum.Sum(nil)), Answer: answer}
+			got := Content{Answer: answer}
+			got.Length, got.SHA256 = at.Sum()
 			if at.parts == 1 || got.Length == m.Length && got.SHA256 == m.SHA256.String() {
 				return got, nil
 			}
@@ -73,13 +71,13 @@ func (r *Readings) take(address string) *reading {
 	at := r.broken[address]
 	delete(r.broken, address)
 	if at == nil {
-		at = &reading{sum: sha256.New()}
+		at = &reading{Sink: NewSink(0, nil)}
 	}
 	return at
 }
 
 func (r *Readings) keep(address string, at *reading) {
-	if at.n == 0 || at.n >= at.length || at.whole {
+	if at.n == 0 || at.n >= at.most || at.whole {
 		return
 	}
 	r.mu.Lock()
@@ -93,18 +91,15 @@ func (r *Readings) keep(address string, at *reading) {
 
 // reading is how far stored bytes have come back.
 type reading struct {
-	sum    hash.Hash
-	n      int64 // bytes in sum
-	parts  int   // answers that they came in
-	length int64 // of all
-	whole  bool  // parts are of no use
-	misfit bool  // the answer is another part than was asked for
-	moved  func(n int64)
+	*Sink
+	parts  int  // answers that the bytes came in
+	whole  bool // parts are of no use
+	misfit bool // the answer is another part than was asked for
 }
 
 func (r *reading) reset() {
-	r.sum.Reset()
-	r.n, r.parts = 0, 0
+	r.Sink.reset()
+	r.parts = 0
 }
 
 var errParts = errors.New("another part came back than was asked for")
@@ -113,7 +108,7 @@ var errParts = errors.New("another part came back than was asked for")
 func (r *reading) once(ctx context.Context, c *remote.Client, get remote.Request) (*remote.Response, error) {
 	header := get.Header.Clone()
 	header.Set("Accept-Encoding", "identity")
-	if r.n >= r.length || r.whole {
+	if r.n >= r.most || r.whole {
 		r.reset()
 	}
 	if r.n > 0 {
@@ -129,19 +124,14 @@ func (r *reading) answered(status int, header http.Header) {
 		r.reset()
 	}
 	r.parts++
-	want := fmt.Sprintf("bytes %d-%d/%d", r.n, r.length-1, r.length)
+	want := fmt.Sprintf("bytes %d-%d/%d", r.n, r.most-1, r.most)
 	r.misfit = status == http.StatusPartialContent && strings.TrimSpace(header.Get("Content-Range")) != want
 }
 
 // Write implements io.Writer.
 func (r *reading) Write(p []byte) (int, error) {
-	switch {
-	case r.misfit:
+	if r.misfit {
 		return 0, errParts
-	case int64(len(p)) > r.length-r.n:
-		return 0, ErrTooLong
 	}
-	r.n += int64(len(p))
-	r.moved(int64(len(p)))
-	return r.sum.Write(p)
+	return r.Sink.Write(p)
 }

@@ -81,7 +81,7 @@ func (d *Driver) forget(s attachment.Session) {
 
 // Append is PATCH of the upload. The answer to one that is not the last need not repeat the offset.
 func (d *Driver) Append(ctx context.Context, a uplink.Append) (int64, error) {
-	if _, err := d.resolve(remote.StepAppend, a.Session); err != nil {
+	if _, err := foreign.Resolve(d.Client, remote.StepAppend, a.Session); err != nil {
 		return 0, err
 	}
 	resp, err := Patch(ctx, d.Client, a)

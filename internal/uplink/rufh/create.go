@@ -76,7 +76,7 @@ func (d *Driver) announced(ctx context.Context, m *attachment.Manifest, address 
 func about(m *attachment.Manifest) http.Header {
 	h := Header(
 		wire.HeaderUploadComplete, wire.FormatBoolean(false), wire.HeaderUploadLength, strconv.FormatInt(m.Length, 10),
-		wire.HeaderReprDigest, wire.FormatDigest(foreign.SHA256, m.SHA256[:]), wire.HeaderWantReprDigest, wanted)
+		wire.HeaderReprDigest, wire.FormatDigest(foreign.SHA256, m.SHA256[:]), wire.HeaderWantReprDigest, foreign.WantSHA256)
 	if m.MediaType != "" {
 		h.Set("Content-Type", m.MediaType)
 	}
@@ -125,12 +125,6 @@ func beyond(limit wire.UploadLimit, length int64) error {
 	}
 	e := remote.Refused(remote.StepReserve, wire.CodeSizeLimit)
 	e.Detail = detail
-	return e
-}
-
-func gone(step remote.Step, why string) error {
-	e := remote.Refused(step, wire.CodeSessionGone)
-	e.Status, e.Detail = http.StatusGone, why
 	return e
 }
 

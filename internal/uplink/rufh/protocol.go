@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/fieldgw/fieldgw/internal/remote"
-	"github.com/fieldgw/fieldgw/internal/uplink/foreign"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
@@ -116,6 +115,3 @@ func problem(resp *http.Response, body []byte) (wire.Code, string, error) {
 	}
 	return "", detail, nil
 }
-
-// wanted asks for the digest that is held against the payload's.
-const wanted = foreign.SHA256 + "=10"

@@ -12,7 +12,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"sync"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
@@ -91,15 +90,15 @@ type state struct {
 func (d *Driver) head(ctx context.Context, step remote.Step, m *attachment.Manifest, s attachment.Session) (state, error) {
 	end, over := d.ended(s)
 	if end.failed {
-		return state{}, gone(step, "the server has refused the file as a whole")
+		return state{}, foreign.Gone(step, "the server has refused the file as a whole")
 	}
-	u, err := d.resolve(step, s)
+	u, err := foreign.Resolve(d.Client, step, s)
 	if err != nil {
 		return state{}, err
 	}
 	h := Header()
 	if step == remote.StepVerify && !d.LengthOnly {
-		h.Set(wire.HeaderWantReprDigest, wanted)
+		h.Set(wire.HeaderWantReprDigest, foreign.WantSHA256)
 	}
 	resp, err := d.Client.Do(ctx, remote.Request{Step: step, Method: http.MethodHead, URL: u, Header: h})
 	if over && isGone(err) {
@@ -114,26 +113,17 @@ func (d *Driver) head(ctx context.Context, step remote.Step, m *attachment.Manif
 		return state{}, resp.Mismatch(fmt.Errorf("%w: no %s", uplink.ErrAnswer, wire.HeaderUploadOffset))
 	}
 	if length, ok := wire.ParseInteger(resp.Header.Values(wire.HeaderUploadLength)); ok && length != m.Length {
-		return state{}, gone(step, fmt.Sprintf("the upload has a length of %d", length))
+		return state{}, foreign.Gone(step, fmt.Sprintf("the upload has a length of %d", length))
 	}
 	at.complete, _ = wire.ParseBoolean(resp.Header.Values(wire.HeaderUploadComplete))
 	if at.complete && at.offset < m.Length {
-		return state{}, gone(step, fmt.Sprintf("the upload has ended after %d bytes", at.offset))
+		return state{}, foreign.Gone(step, fmt.Sprintf("the upload has ended after %d bytes", at.offset))
 	}
 	at.limit, _ = wire.ParseUploadLimit(resp.Header.Values(wire.HeaderUploadLimit))
 	if at.sha256 = foreign.DigestIn(resp.Header); at.sha256 == "" {
 		at.sha256 = end.sha256
 	}
 	return at, nil
-}
-
-// resolve is the address of a session, which the configuration may have left behind.
-func (d *Driver) resolve(step remote.Step, s attachment.Session) (*url.URL, error) {
-	u, err := d.Client.Resolve(s.URL)
-	if err != nil {
-		return nil, gone(step, "the upload lies behind another address than the endpoint's")
-	}
-	return u, nil
 }
 
 // Register asks the registrar for the receipt.

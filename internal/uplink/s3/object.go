@@ -135,7 +135,7 @@ func (d *Driver) readBack(ctx context.Context, step remote.Step, m *attachment.M
 	_, err := call(ctx, d.client, remote.Operation{Step: step, Sink: &back}, func(
 		ctx context.Context, in *api.GetObjectInput, options ...func(*api.Options),
 	) (*api.GetObjectOutput, error) {
-		back.Reading = foreign.NewReading(m.Length, uplink.Progress(ctx))
+		back.Sink = foreign.NewSink(m.Length, uplink.Progress(ctx))
 		return d.api.GetObject(ctx, in, options...)
 	}, &api.GetObjectInput{Bucket: &at.bucket, Key: &at.key})
 	if err != nil {
@@ -146,7 +146,7 @@ func (d *Driver) readBack(ctx context.Context, step remote.Step, m *attachment.M
 }
 
 // taking begins anew with each attempt.
-type taking struct{ *foreign.Reading }
+type taking struct{ *foreign.Sink }
 
 // digests reads a payload of n bytes in parts: the SHA-256 of the whole in hex, and the one over those of the parts as stores
 // write it (Amazon S3 User Guide, "Checking object integrity", composite checksums).

@@ -10,7 +10,7 @@
 // were read back. None of them says that anything is durable.
 //
 // The session's URL is the object's address and the size of the parts; its ID is the upload's, or "put". Read session.go for
-// that, object.go for what counts as the same object, put.go and parts.go for the two ways.
+// that, object.go for what counts as the same object, and for what goes as a whole, parts.go for the rest.
 package s3
 
 import (

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
+	"github.com/fieldgw/fieldgw/internal/receipt"
 )
 
 const (
@@ -24,8 +25,6 @@ const (
 	// whole is the ID of a session without an upload of parts.
 	whole  = "put"
 	maxKey = 1024 // bytes
-	// maxMediaID bounds a receipt's media ID, in bytes.
-	maxMediaID = 255
 )
 
 // partSize is how much of a file is sent at a time.
@@ -67,7 +66,7 @@ func addressOf(s attachment.Session) (address, error) {
 
 // mediaID is the key, or the hash of one that a receipt cannot show.
 func (a address) mediaID() string {
-	if len(a.key) <= maxMediaID && !strings.ContainsFunc(a.key, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if len(a.key) <= receipt.MaxName && !strings.ContainsFunc(a.key, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return a.key
 	}
 	sum := sha256.Sum256([]byte(a.key))

@@ -3,9 +3,7 @@ package tus
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -49,7 +47,7 @@ func ours(_ remote.Step, resp *http.Response) bool {
 		method = resp.Request.Method
 	}
 	switch {
-	case method == http.MethodGet && (resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusPartialContent || slices.Contains(unreadable, resp.StatusCode)):
+	case method == http.MethodGet && (resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusPartialContent || slices.Contains(foreign.Unreadable, resp.StatusCode)):
 		return true
 	case method == http.MethodOptions || resp.StatusCode == http.StatusPreconditionFailed:
 		return resp.Header.Get(wire.HeaderTusResumable) != "" || resp.Header.Get(wire.HeaderTusVersion) != ""
@@ -155,15 +153,6 @@ func listed(h http.Header, name string) []string {
 		}
 	}
 	return all
-}
-
-// digestIn is the SHA-256 in hex of a Repr-Digest (RFC 9530), empty without a valid one.
-func digestIn(h http.Header) string {
-	digests, err := wire.ParseDigests(h.Values(wire.HeaderReprDigest))
-	if sum := digests["sha-256"]; err == nil && len(sum) == sha256.Size {
-		return hex.EncodeToString(sum)
-	}
-	return ""
 }
 
 // metadata is what is said of an attachment at its creation. Servers show a file by filename and filetype; the rest is for

@@ -11,19 +11,6 @@ import (
 	"github.com/fieldgw/fieldgw/internal/uplink/foreign"
 )
 
-func TestDigestIn(t *testing.T) {
-	const sum = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
-	const hex = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-	for line, want := range map[string]string{
-		"sha-256=:" + sum + ":": hex, "md5=:AA==:, sha-256=:" + sum + ":;q=1": hex, "": "", "sha-256=" + sum: "",
-		"sha-256=:" + sum: "", "sha-256=:AAAA:": "", "sha-512=:" + sum + ":": "", "sha-256=:****:": "",
-	} {
-		if got := digestIn(http.Header{"Repr-Digest": {line}}); got != want {
-			t.Errorf("%q: %q, want %q", line, got, want)
-		}
-	}
-}
-
 // Whatever a server answers is understood as something or as nothing, and what is taken from it is sound.
 func FuzzAnswers(f *testing.F) {
 	f.Add(http.MethodPost, 400, "ERR_UPLOAD_REJECTED: no", "1.0.0", "creation,checksum", "4096", "sha-256=:AAAA:", "/files/a")
@@ -41,7 +28,7 @@ func FuzzAnswers(f *testing.F) {
 		if err == nil && (features.maxSize < 0 || features.has("")) {
 			t.Errorf("%+v", features)
 		}
-		if sum := digestIn(http.Header{"Repr-Digest": {digest}}); sum != "" && len(sum) != 64 {
+		if sum := foreign.DigestIn(http.Header{"Repr-Digest": {digest}}); sum != "" && len(sum) != 64 {
 			t.Errorf("digest %q", sum)
 		}
 		if u, err := url.Parse(location); err == nil {

@@ -12,10 +12,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
@@ -95,7 +93,7 @@ func (d *Driver) create(ctx context.Context, m *attachment.Manifest) (uplink.Res
 	s := attachment.Session{ID: foreign.SessionID(u), URL: u.String()}
 	res := uplink.Reservation{Session: s, MediaID: s.ID, BytesNeeded: true}
 	if resp.Header.Get(wire.HeaderUploadOffset) != "" { // the server may have known the file already
-		res.Offset, err = offsetIn(resp)
+		res.Offset, err = uplink.OffsetIn(resp)
 	}
 	return res, err
 }
@@ -108,7 +106,7 @@ func (d *Driver) Offset(ctx context.Context, m *attachment.Manifest, s attachmen
 
 // Append is PATCH of the upload (tus 1.0.0, Core Protocol, PATCH).
 func (d *Driver) Append(ctx context.Context, a uplink.Append) (int64, error) {
-	u, err := d.resolve(remote.StepAppend, a.Session)
+	u, err := foreign.Resolve(d.Client, remote.StepAppend, a.Session)
 	if err != nil {
 		return 0, err
 	}
@@ -122,7 +120,7 @@ func (d *Driver) Append(ctx context.Context, a uplink.Append) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return offsetIn(resp)
+	return uplink.OffsetIn(resp)
 }
 
 // Register asks the registrar for the receipt.
@@ -182,50 +180,24 @@ type held struct {
 // head asks for an upload. One of another length, or behind another address than the configured one, is not this
 // attachment's: gone.
 func (d *Driver) head(ctx context.Context, step remote.Step, m *attachment.Manifest, s attachment.Session) (held, error) {
-	u, err := d.resolve(step, s)
+	u, err := foreign.Resolve(d.Client, step, s)
 	if err != nil {
 		return held{}, err
 	}
 	h := header()
 	if step == remote.StepVerify && !d.LengthOnly {
-		h.Set(wire.HeaderWantReprDigest, "sha-256=10")
+		h.Set(wire.HeaderWantReprDigest, foreign.WantSHA256)
 	}
 	resp, err := d.Client.Do(ctx, remote.Request{Step: step, Method: http.MethodHead, URL: u, Header: h})
 	if err != nil {
 		if e, ok := errors.AsType[*remote.Error](err); ok && e.Kind == remote.KindProblem && e.Status == http.StatusForbidden && d.Anonymous {
-			return held{}, gone(step, "403, which stands for an unknown upload")
+			return held{}, foreign.Gone(step, "403, which stands for an unknown upload")
 		}
 		return held{}, err
 	}
 	if length := resp.Header.Get(wire.HeaderUploadLength); length != "" && length != strconv.FormatInt(m.Length, 10) {
-		return held{}, gone(step, fmt.Sprintf("the upload has a length of %.20s", length))
+		return held{}, foreign.Gone(step, fmt.Sprintf("the upload has a length of %.20s", length))
 	}
-	at, err := offsetIn(resp)
-	return held{at, digestIn(resp.Header)}, err
-}
-
-// resolve is the address of a session, which the configuration may have left behind.
-func (d *Driver) resolve(step remote.Step, s attachment.Session) (*url.URL, error) {
-	u, err := d.Client.Resolve(s.URL)
-	if err != nil {
-		return nil, gone(step, "the upload lies behind another address than the endpoint's")
-	}
-	return u, nil
-}
-
-func gone(step remote.Step, why string) error {
-	e := remote.Refused(step, wire.CodeSessionGone)
-	e.Detail = why
-	return e
-}
-
-// offsetIn reads the offset of an answer: the only one that is believed.
-func offsetIn(resp *remote.Response) (int64, error) {
-	text := resp.Header.Get(wire.HeaderUploadOffset)
-	if text != "" && strings.Trim(text, "0123456789") == "" {
-		if at, err := strconv.ParseInt(text, 10, 64); err == nil {
-			return at, nil
-		}
-	}
-	return 0, resp.Mismatch(fmt.Errorf("%w: %s is %.40q", uplink.ErrAnswer, wire.HeaderUploadOffset, text))
+	at, err := uplink.OffsetIn(resp)
+	return held{at, foreign.DigestIn(resp.Header)}, err
 }

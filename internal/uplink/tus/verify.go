@@ -79,7 +79,7 @@ func (d *Driver) Verify(ctx context.Context, m *attachment.Manifest, s attachmen
 // the upload all the while, cannot be read back.
 func (d *Driver) readBack(ctx context.Context, m *attachment.Manifest, s attachment.Session) (uplink.Verdict, error) {
 	for tries := 1; ; tries++ {
-		u, err := d.resolve(remote.StepVerify, s)
+		u, err := foreign.Resolve(d.Client, remote.StepVerify, s)
 		if err != nil {
 			return uplink.Verdict{}, err
 		}
@@ -90,7 +90,7 @@ func (d *Driver) readBack(ctx context.Context, m *attachment.Manifest, s attachm
 			return verdict(got, m)
 		case errors.Is(err, foreign.ErrTooLong):
 			return uplink.Verdict{}, remote.Fail(remote.StepVerify, remote.KindForeign, err)
-		case err != nil && !(refused && slices.Contains(unreadable, refusal.Status)):
+		case err != nil && !(refused && slices.Contains(foreign.Unreadable, refusal.Status)):
 			return uplink.Verdict{}, err
 		}
 		if _, err := d.head(ctx, remote.StepVerify, m, s); err != nil {
@@ -109,11 +109,4 @@ func verdict(got foreign.Content, m *attachment.Manifest) (uplink.Verdict, error
 		return uplink.Verdict{}, got.Answer.Foreign(fmt.Errorf("%w: %d bytes came back", remote.ErrForeign, got.Length))
 	}
 	return uplink.Verdict{Length: got.Length, SHA256: got.SHA256}, nil
-}
-
-// unreadable are the answers to GET of servers that do not give out what they stored, or send elsewhere for it.
-var unreadable = []int{
-	http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect,
-	http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
-	http.StatusGone, http.StatusNotImplemented,
 }

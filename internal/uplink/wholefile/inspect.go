@@ -2,7 +2,6 @@ package wholefile
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"mime"
@@ -39,7 +38,7 @@ func (d *Driver) Verify(ctx context.Context, m *attachment.Manifest, s attachmen
 	if d.Path == nil {
 		return d.verifyPost(ctx, m)
 	}
-	u, err := d.resolve(remote.StepVerify, s)
+	u, err := foreign.Resolve(d.Client, remote.StepVerify, s)
 	if err != nil {
 		return uplink.Verdict{}, err
 	}
@@ -52,13 +51,7 @@ func (d *Driver) Verify(ctx context.Context, m *attachment.Manifest, s attachmen
 	case m.Length == 0:
 		return uplink.Verdict{}, remote.Refused(remote.StepVerify, wire.CodeNotVerified) // the empty append makes it
 	}
-	return uplink.Verdict{}, gone(remote.StepVerify, "nothing lies at its address")
-}
-
-func gone(step remote.Step, why string) error {
-	e := remote.Refused(step, wire.CodeSessionGone)
-	e.Detail = why
-	return e
+	return uplink.Verdict{}, foreign.Gone(remote.StepVerify, "nothing lies at its address")
 }
 
 // inspect finds out what lies at an address: by HEAD, and where its length is the file's and no digest is told, by reading it
@@ -96,7 +89,7 @@ var unreadable = []int{http.StatusForbidden, http.StatusMethodNotAllowed, http.S
 func (d *Driver) head(ctx context.Context, step remote.Step, u *url.URL) (found, error) {
 	h := http.Header{"Accept-Encoding": {"identity"}}
 	if !d.LengthOnly {
-		h.Set(wire.HeaderWantReprDigest, "sha-256=10")
+		h.Set(wire.HeaderWantReprDigest, foreign.WantSHA256)
 	}
 	resp, err := d.Client.Do(ctx, remote.Request{Step: step, Method: http.MethodHead, URL: u, Header: h})
 	if e, ok := errors.AsType[*remote.Error](err); ok && e.Kind == remote.KindProblem {
@@ -114,8 +107,8 @@ func (d *Driver) head(ctx context.Context, step remote.Step, u *url.URL) (found,
 	if n, err := strconv.ParseInt(resp.Header.Get("Content-Length"), 10, 64); err == nil && n >= 0 {
 		got.verdict.Length = n
 	}
-	if digests, err := wire.ParseDigests(resp.Header.Values(wire.HeaderReprDigest)); err == nil && !d.LengthOnly && got.verdict.Length != unknown {
-		got.verdict.SHA256 = hex.EncodeToString(digests["sha-256"])
+	if !d.LengthOnly && got.verdict.Length != unknown {
+		got.verdict.SHA256 = foreign.DigestIn(resp.Header)
 	}
 	return got, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/remote"
 	"github.com/fieldgw/fieldgw/internal/uplink"
+	"github.com/fieldgw/fieldgw/internal/uplink/foreign"
 	"github.com/fieldgw/fieldgw/internal/wire"
 )
 
@@ -82,7 +83,7 @@ func (d *Driver) verifyPost(ctx context.Context, m *attachment.Manifest) (uplink
 	case !ok && m.Length == 0:
 		return uplink.Verdict{}, remote.Refused(remote.StepVerify, wire.CodeNotVerified) // the empty append sends it
 	case !ok:
-		return uplink.Verdict{}, gone(remote.StepVerify, "nothing at the server tells of it")
+		return uplink.Verdict{}, foreign.Gone(remote.StepVerify, "nothing at the server tells of it")
 	case got.location == "" || got.verdict.SHA256 != "" || d.LengthOnly:
 		return got.verdict, nil
 	}

@@ -103,13 +103,10 @@ func (d *Driver) address(m *attachment.Manifest, s attachment.Session) (*url.URL
 	return d.Client.Resolve("./" + strings.Join(segments, "/"))
 }
 
-// maxID is how long a receipt's names may be, in bytes.
-const maxID = 255
-
 // mediaID is the file's path below the endpoint, where that is a name that a receipt takes.
 func (d *Driver) mediaID(m *attachment.Manifest, u *url.URL) string {
 	id := strings.TrimPrefix(strings.TrimPrefix(u.Path, strings.TrimSuffix(d.Client.Endpoint().Path, "/")), "/")
-	if id == "" || len(id) > maxID || attachment.Printable(id) != id {
+	if id == "" || len(id) > receipt.MaxName || attachment.Printable(id) != id {
 		return string(m.ID)
 	}
 	return id
@@ -123,7 +120,7 @@ func (d *Driver) Offset(ctx context.Context, m *attachment.Manifest, s attachmen
 		}
 		return 0, nil
 	}
-	u, err := d.resolve(remote.StepOffset, s)
+	u, err := foreign.Resolve(d.Client, remote.StepOffset, s)
 	if err != nil {
 		return 0, err
 	}
@@ -142,7 +139,7 @@ func (d *Driver) Append(ctx context.Context, a uplink.Append) (int64, error) {
 	if d.Path == nil {
 		return d.post(ctx, a)
 	}
-	u, err := d.resolve(remote.StepAppend, a.Session)
+	u, err := foreign.Resolve(d.Client, remote.StepAppend, a.Session)
 	if err != nil {
 		return 0, err
 	}
@@ -227,7 +224,7 @@ func (d *Driver) forget(id attachment.ID) {
 }
 
 func (d *Driver) header(m *attachment.Manifest) http.Header {
-	digest := wire.FormatDigest("sha-256", m.SHA256[:])
+	digest := wire.FormatDigest(foreign.SHA256, m.SHA256[:])
 	h := http.Header{
 		wire.HeaderIdempotencyKey: {strconv.Quote(string(m.ID))}, wire.HeaderContentDigest: {digest}, wire.HeaderReprDigest: {digest},
 		"Content-Type": {"application/octet-stream"},
@@ -308,13 +305,4 @@ func (d *Driver) Cancel(ctx context.Context, s attachment.Session) error {
 	}
 	_, err = d.Client.Do(ctx, remote.Request{Step: remote.StepCancel, Method: http.MethodDelete, URL: u})
 	return err
-}
-
-// resolve is the address of a session, which the configuration may have left behind.
-func (d *Driver) resolve(step remote.Step, s attachment.Session) (*url.URL, error) {
-	u, err := d.Client.Resolve(s.URL)
-	if err != nil {
-		return nil, gone(step, "its address is not below the endpoint")
-	}
-	return u, nil
 }
