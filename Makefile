@@ -109,6 +109,7 @@ interop: needs ## send to servers of other hands, killed and cut ten times (SEED
 sim: needs ## simulate WORLDS (5000) of device, link and server, and as many histories of the queue; servers with every bad answer
 	@$(GO) test -timeout 4h ./internal/daemon -run 'TestSim$$' -sim.seeds $(WORLDS)
 	$(GO) test -timeout 4h ./internal/queue -run TestQueueModel -queue.seeds $(WORLDS)
+	$(GO) test -timeout 4h ./internal/server -run TestEveryOperationFailsOnce -server.stride 1
 	$(GO) test -timeout 4h ./internal/uplink $(addprefix ./internal/uplink/,rufh s3 tus wholefile) -run AmongEnemies -uplink.every-status
 
 check: needs ## what CI checks besides the tests: format, vet, staticcheck, house rules, modules, cross builds, scripts
