@@ -171,26 +171,39 @@ func (in *Intake) takenSince(ctx context.Context, it queue.Intake, sum attachmen
 	if committed || it.Way != attachment.CustodyCopy || it.Source.Watch == "" {
 		return false, nil
 	}
-	row, known, err := in.Queue.Known(queue.SightingOf(it.Source))
-	other := row.ID
-	if err != nil || !known || other == it.ID {
+	heir, err := in.heir(it, sum.SHA256)
+	if err != nil || heir == nil || heir.SHA256 != sum.SHA256 {
 		return false, err
 	}
-	e, err := in.Queue.Get(other)
-	if errors.Is(err, queue.ErrNotFound) {
-		return false, nil
-	}
-	if err != nil || e.Manifest == nil {
-		return false, err
-	}
-	if sum.SHA256 != e.Manifest.SHA256 {
-		return false, nil
-	}
-	if e.Manifest.Condition() == attachment.ShownDelivered {
+	if heir.Condition() == attachment.ShownDelivered {
 		return true, nil
 	}
-	theirs, err := in.look(ctx, other)
+	theirs, err := in.look(ctx, heir.ID)
 	return theirs.found.Area == spool.Payloads && theirs.sum.SHA256 == sum.SHA256, err
+}
+
+// heir is the attachment that another adoption made of an intake's source; nil without one. The ledger knows it as long as the
+// source stands. One that was removed since is found by the bytes, and is the same source by its path and identity.
+func (in *Intake) heir(it queue.Intake, sum attachment.Digest) (*attachment.Manifest, error) {
+	s := queue.SightingOf(it.Source)
+	row, known, err := in.Queue.Known(s)
+	if err != nil {
+		return nil, err
+	}
+	if known && row.ID != it.ID {
+		e, err := in.Queue.Get(row.ID)
+		if errors.Is(err, queue.ErrNotFound) {
+			return nil, nil
+		}
+		return e.Manifest, err
+	}
+	_, alike, err := in.Queue.Alike(s, it.Parent.LocalID.Exact(), sum)
+	for _, m := range alike {
+		if m.ID != it.ID && m.Source.Identity == it.Source.Identity && m.Source.RelPath.Exact() == s.RelPath && queue.Kept(m) {
+			return m, err
+		}
+	}
+	return nil, err
 }
 
 // look finds the bytes of an adoption and reads them.

@@ -14,6 +14,11 @@ import (
 // Wherever a copy was broken off, when the source was taken once more meanwhile and is gone at the next start, there is one
 // attachment of it to deliver and not two. Half a copy is kept for a person and never delivered.
 func TestCopyTakenSince(t *testing.T) {
+	t.Run("removed by somebody", func(t *testing.T) { copyTakenSince(t, false) })
+	t.Run("moved by the second adoption", func(t *testing.T) { copyTakenSince(t, true) })
+}
+
+func copyTakenSince(t *testing.T, move bool) {
 	gone := errors.New("process died")
 	for n, reached := 0, true; reached; n++ {
 		s := newSite(t)
@@ -36,11 +41,11 @@ func TestCopyTakenSince(t *testing.T) {
 		p.stop()
 
 		p = s.start(durable.OS()) // what is left of the first copy is not looked at yet, as on a card that comes late
-		if _, err := p.Adopt(context.Background(), s.request(path, false)); err != nil {
+		if _, err := p.Adopt(context.Background(), s.request(path, move)); err != nil {
 			t.Fatal(err)
 		}
 		p.stop()
-		if err := os.Remove(path); err != nil {
+		if err := os.Remove(path); err != nil && !(move && os.IsNotExist(err)) {
 			t.Fatal(err)
 		}
 		p = s.restart()
