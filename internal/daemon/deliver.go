@@ -162,10 +162,10 @@ func (r *recorder) Committed(ctx context.Context, s attachment.Session, offset i
 	return nil
 }
 
-// Lost records that the server no longer has what it confirmed.
+// Lost records that nothing counts any more of what was confirmed: mostly the server no longer has it.
 func (r *recorder) Lost(ctx context.Context, reason attachment.Code, detail string) error {
 	r.beat.now()
-	r.d.log.Error("the server lost what it had confirmed; sending begins anew", slog.String(logging.KeyAttachment, string(r.m.ID)),
+	r.d.log.Error("what was confirmed is void; sending begins anew", slog.String(logging.KeyAttachment, string(r.m.ID)),
 		slog.String(logging.KeyReason, string(reason)), slog.String("detail", detail))
 	return r.d.queue.Lost(ctx, r.m.ID, reason, detail)
 }

@@ -59,6 +59,9 @@ func (l *lost) Unwrap() error { return l.cause }
 
 // run repeats rounds until one settles the delivery or the bounds are reached.
 func (d *delivery) run(ctx context.Context) error {
+	if err := d.disown(ctx); err != nil {
+		return err
+	}
 	for round := 1; ; round++ {
 		err := d.round(ctx)
 		if a, ok := errors.AsType[*again](err); ok {
@@ -81,6 +84,21 @@ func (d *delivery) run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// disown gives up what another driver did before the configuration was changed. Its session may well answer, and mean something
+// else: an upload that a device reserved is registered by nobody when tus goes on with it. Nor is what it verified this server's.
+func (d *delivery) disown(ctx context.Context) error {
+	before, now := d.m.Delivery.Driver, d.u.driver.Name()
+	if before == "" || before == now || d.session.ID == "" && d.confirmed == 0 && !d.verified {
+		return nil
+	}
+	detail := fmt.Sprintf("it was begun with the driver %s, and %s is configured now", before, now)
+	if err := d.note("change of driver", d.record.Lost(context.WithoutCancel(ctx), attachment.HoldQueued, detail)); err != nil {
+		return err
+	}
+	d.session, d.confirmed, d.mediaID, d.verified = attachment.Session{}, 0, "", false
+	return nil
 }
 
 // round goes from reserve to register, and leaves out what is done.

@@ -1,6 +1,7 @@
 package uplink_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -240,6 +241,43 @@ func TestVerifiedIsLost(t *testing.T) {
 					t.Errorf("recorded %+v", seen)
 				}
 			})
+		}
+	}
+}
+
+// otherDriver is a driver of servers that hold the session of a fieldgw server's attachment for one of theirs, as tus does at the
+// same server.
+type otherDriver struct {
+	uplink.Driver
+	given []attachment.Session
+}
+
+// Name implements uplink.Driver.
+func (*otherDriver) Name() string { return "other" }
+
+// Reserve implements uplink.Driver.
+func (o *otherDriver) Reserve(ctx context.Context, m *attachment.Manifest, s attachment.Session) (uplink.Reservation, error) {
+	o.given = append(o.given, s)
+	return o.Driver.Reserve(ctx, m, s)
+}
+
+// What another driver began is not gone on with, and what it verified does not count: neither its session nor its verdict means
+// to this one what it meant to the other.
+func TestDriverChanged(t *testing.T) {
+	for name, begin := range map[string]func(*testing.T) (*uplinktest.Rig, *delivery){
+		"in transfer": interrupted,
+		"verified":    func(t *testing.T) (*uplinktest.Rig, *delivery) { return verified(t, 4*chunk) },
+	} {
+		rig, d := begin(t)
+		other := &otherDriver{Driver: rig.Driver}
+		var err error
+		if d.up, err = uplink.New(uplink.Options{Driver: other, ChunkMax: chunk, Logger: discard}); err != nil {
+			t.Fatal(err)
+		}
+		d.m.Delivery.Driver = rig.Driver.Name()
+		d.mustDeliver(t)
+		if len(other.given) != 1 || other.given[0] != (attachment.Session{}) || d.rec.Seen().Losses != 1 {
+			t.Errorf("%s: the other driver was given %+v; recorded %+v", name, other.given, d.rec.Seen())
 		}
 	}
 }

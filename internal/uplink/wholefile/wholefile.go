@@ -213,7 +213,8 @@ func (d *Driver) begin(id attachment.ID) {
 func (d *Driver) hasBegun(m *attachment.Manifest) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return m.Delivery.Attempts > 0 || m.Delivery.Session.ID != "" || d.begun[m.ID]
+	ours := m.Delivery.Driver == "" || m.Delivery.Driver == d.Name() // an attempt of another driver put nothing here
+	return ours && (m.Delivery.Attempts > 0 || m.Delivery.Session.ID != "") || d.begun[m.ID]
 }
 
 func (d *Driver) forget(id attachment.ID) {
