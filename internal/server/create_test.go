@@ -391,6 +391,9 @@ func TestCreationIsRepeatable(t *testing.T) {
 	same(first, with, 4) // its bytes are not appended twice
 	r.patch(first.location(), 4, f.bytes[4:]).is(204)
 	same(first, r.create(f), 10)
+	other = f
+	other.facts.Parent.LocalID = "another"
+	r.create(other).refused(wire.CodeParentPolicy) // it is registered, and stays where it is
 	r.token, r.second = r.second, r.token
 	same(first, r.create(f), 10)
 	if got := r.listed(); !slices.Equal(got, []string{f.id}) {

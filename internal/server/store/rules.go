@@ -46,6 +46,10 @@ func (a *Attachment) replay(r Reservation) error {
 		return fmt.Errorf("reserve %s: %w", a.ID, ErrConflict)
 	}
 	if a.Receipt != nil {
+		// A client that creates an upload registers by it; a device is told when it registers.
+		if named := r.Facts.Parent.LocalID; r.Create && named != "" && named != a.Receipt.Parent.LocalID {
+			return fmt.Errorf("create %s: %w", a.ID, ErrParent)
+		}
 		return nil
 	}
 	known := a.Facts
