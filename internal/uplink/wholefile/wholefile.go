@@ -8,6 +8,7 @@
 package wholefile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/google/uuid"
 
 	"github.com/fieldgw/fieldgw/internal/attachment"
 	"github.com/fieldgw/fieldgw/internal/placement"
@@ -77,7 +80,11 @@ func (d *Driver) Reserve(ctx context.Context, m *attachment.Manifest, s attachme
 		Session: attachment.Session{ID: string(m.ID), URL: u.String(), Generation: 1}, MediaID: d.mediaID(m, u), MinAppend: m.Length,
 	}
 	got, err := d.inspect(ctx, remote.StepReserve, m, u)
-	if err == nil && got.there && !got.is(m) && s.URL == "" && !d.hasBegun(m) {
+	switch {
+	case err != nil || !got.there || got.is(m):
+	case got.page && !page(m.MediaType):
+		err = notFiles(remote.StepReserve, "it answers with a page of HTML")
+	case s.URL == "" && !d.hasBegun(m):
 		got, err = d.occupied(ctx, remote.StepReserve, m, u)
 	}
 	switch {
@@ -246,12 +253,36 @@ func (d *Driver) occupied(ctx context.Context, step remote.Step, m *attachment.M
 	case !got.there:
 		return got, remote.Fail(step, remote.KindMismatch, fmt.Errorf("%w: its address is taken, and nothing lies there", uplink.ErrAnswer))
 	case got.page && !page(m.MediaType):
-		// A web server that has a page for every address is none that files can be sent to.
-		return got, remote.Fail(step, remote.KindForeign, fmt.Errorf("%w: it answers with a page of HTML", remote.ErrForeign))
+		return got, notFiles(step, "it answers with a page of HTML")
+	}
+	if everything, err := d.answersAnything(ctx, step, u); err != nil || everything {
+		return got, cmp.Or(err, error(notFiles(step, "it has something at every address")))
 	}
 	e := remote.Refused(step, wire.CodeIdentityConflict)
 	e.Detail = "another file lies at its address"
 	return got, e
+}
+
+// notFiles says that a web server which has an answer for every address is none that files can be sent to.
+func notFiles(step remote.Step, detail string) *remote.Error {
+	return remote.Fail(step, remote.KindForeign, fmt.Errorf("%w: %s", remote.ErrForeign, detail))
+}
+
+// answersAnything reports whether something lies where nobody ever put anything.
+func (d *Driver) answersAnything(ctx context.Context, step remote.Step, beside *url.URL) (bool, error) {
+	u, err := d.Client.Resolve(beside.String() + "." + uuid.NewString())
+	if err != nil {
+		return false, remote.Fail(step, remote.KindRequest, err)
+	}
+	_, err = d.Client.Do(ctx, remote.Request{Step: remote.StepVerify, Method: http.MethodHead, URL: u})
+	e, judged := errors.AsType[*remote.Error](err)
+	switch {
+	case err == nil:
+		return true, nil
+	case judged && e.Kind == remote.KindProblem:
+		return false, nil
+	}
+	return false, err
 }
 
 // putBelow makes the collections between the endpoint and the file, the outermost first (RFC 4918, 9.3), and sends the file once

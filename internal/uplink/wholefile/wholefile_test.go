@@ -293,7 +293,9 @@ func TestWebServers(t *testing.T) {
 		class  remote.Class
 		reason attachment.Code
 	}{
-		"a page for every address":     {page, remote.ChannelTransient, attachment.HoldNotOurServer},
+		"a page for every address": {page, remote.ChannelTransient, attachment.HoldNotOurServer},
+		"success for everything": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) },
+			remote.ChannelTransient, attachment.HoldNotOurServer},
 		"no directory, and none made":  {onPut(409), remote.ItemPermanent, attachment.NeedsRefused},
 		"a file that is too large":     {onPut(413), remote.ItemPermanent, attachment.NeedsSizeLimit},
 		"a media type that it refuses": {onPut(415), remote.ItemPermanent, attachment.NeedsMediaType},
@@ -310,6 +312,23 @@ func TestWebServers(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+// A file that was begun is not sent to a page either.
+func TestPageOnceBegun(t *testing.T) {
+	puts := 0
+	r := newRig(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut {
+			puts++
+		}
+		w.Header().Set("Content-Type", "text/html")
+	}))
+	d := r.device(chunk)
+	d.manifest.Delivery.Attempts = 3
+	_, err := d.deliver(r.driver("{id}", false))
+	if e, ok := errors.AsType[*remote.Error](err); !ok || e.Reason != attachment.HoldNotOurServer || puts != 0 {
+		t.Errorf("%v; %d files were sent", err, puts)
 	}
 }
 
