@@ -232,7 +232,7 @@ func (p *play) held(reason attachment.Code) {
 	})
 }
 
-// expireToken lets the token expire while chunks of a payload are on their way, and replaces it when that is shown.
+// expireToken lets the token expire while a payload is on its way, and replaces it when that is shown.
 func (p *play) expireToken() {
 	p.Link.SetRate(slow)
 	p.Link.Restore()
@@ -245,7 +245,11 @@ func (p *play) expireToken() {
 		return false, nil
 	})
 	p.Link.SetRate(slow / 3) // what is left takes longer than the token lives
-	p.must("token that expires", p.NewToken(p.t.Context(), "tablet", p.Credential, time.Now().Add(2*time.Second)))
+	expires := time.Now().Add(2 * time.Second)
+	p.must("token that expires", p.NewToken(p.t.Context(), "tablet", p.Credential, expires))
+	p.until("the token's end", func() (bool, error) { return time.Now().After(expires), nil })
+	p.Link.Cut() // an append that has begun is not asked for its token again
+	p.Link.Restore()
 	p.held(attachment.HoldCredentials)
 	p.Link.SetRate(fast) // for what workers still have on the way
 	left := 0
